@@ -269,26 +269,29 @@ pub(crate) fn reads(registry: &Registry) -> StreamsRead {
     registry.views.iter().map(|view| ((view.name.clone(), view.version), view.streams())).collect()
 }
 
-/// Returns how long each stream's archive is kept. Streams that are kept for ever are left out.
+/// Returns how long each stream's archive is kept, by the last version of a stream that was dropped. Streams that are
+/// kept for ever are left out.
 pub(crate) fn retentions(
     state: &CatalogState,
     registry: &Registry,
     (now, event_clock): (Micros, bool),
 ) -> Result<BTreeMap<Arc<str>, Retention>> {
     let mut retentions = BTreeMap::new();
-    for record in state.live(DefinitionKind::Stream) {
+    for record in state.live(DefinitionKind::Stream).chain(state.dropped(DefinitionKind::Stream)) {
         let Some(kept) = archive_kept(registry, &parse_stream(&record.sql)?) else { continue };
-        let clock_behind = clock_behind(state, &record.name, event_clock, now);
+        let clock_behind = clock_behind(state, record, event_clock, now);
         retentions.insert(record.name.clone(), Retention { kept, clock_behind });
     }
     Ok(retentions)
 }
 
-/// Returns how far the clock that a stream's events age by is behind `now`.
-pub(crate) fn clock_behind(state: &CatalogState, stream: &str, event_clock: bool, now: Micros) -> Duration {
-    let of_stream = state.partitions.values().filter(|partition| &*partition.id.stream == stream);
+/// Returns how far the clock that a stream's events age by is behind `now`. That of a dropped stream stands still no
+/// longer: it goes on from the time of the drop.
+pub(crate) fn clock_behind(state: &CatalogState, stream: &DefinitionRecord, event_clock: bool, now: Micros) -> Duration {
+    let of_stream = state.partitions.values().filter(|partition| partition.id.stream == stream.name);
     let newest = of_stream.filter_map(|partition| partition.max_event_time).max().filter(|_| event_clock);
-    let behind = newest.map_or(0, |newest| now.saturating_sub(newest).max(0));
+    let stood_until = if stream.status.is_live() { now } else { stream.since.min(now) };
+    let behind = newest.map_or(0, |newest| stood_until.saturating_sub(newest).max(0));
     Duration::from_micros(behind as u64)
 }
 

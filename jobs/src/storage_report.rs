@@ -79,6 +79,8 @@ pub struct StorageReport {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StreamUsage {
     pub stream: Arc<str>,
+    /// `retired` for a stream that was dropped and of which files are left.
+    pub status: DefinitionStatus,
     pub archive: Usage,
     pub dead_letters: Usage,
     /// Files whose rows are in other files as well, for readers that began before; they go within minutes.
@@ -141,13 +143,15 @@ pub(crate) fn storage_report(state: &CatalogState, registry: &Registry, now: Mic
     let named = || state.files.iter().filter(|file| !file.marked_for_deletion);
     let mut freed = would_free(state, registry, (now, is_event_clock))?;
     let (served_bytes, kept_bytes) = (served_bytes(state), kept_bytes(state));
-    let clock = |stream: &str| now.saturating_sub(micros(clock_behind(state, stream, is_event_clock, now)));
+    let clock = |stream: &DefinitionRecord| now.saturating_sub(micros(clock_behind(state, stream, is_event_clock, now)));
+    let dropped = state.dropped(DefinitionKind::Stream).filter(|stream| state.files.iter().any(|file| is_of_stream(file, &stream.name)));
     Ok(StorageReport {
         revision: state.revision,
         total: Usage::sum(state.files.iter()),
         streams: state
             .live(DefinitionKind::Stream)
-            .map(|stream| stream_usage(state, stream, freed.remove(&stream.name).unwrap_or_default(), clock(&stream.name)))
+            .chain(dropped)
+            .map(|stream| stream_usage(state, stream, freed.remove(&stream.name).unwrap_or_default(), clock(stream)))
             .collect::<Result<_>>()?,
         served_bytes,
         kept_bytes,
@@ -169,6 +173,7 @@ fn stream_usage(state: &CatalogState, stream: &DefinitionRecord, would_free: Vec
     let archive: Vec<&FileRecord> = of_kind(FileKind::Archive).collect();
     Ok(StreamUsage {
         stream: stream.name.clone(),
+        status: stream.status,
         archive: Usage::sum(archive.iter().copied()),
         dead_letters: Usage::sum(of_kind(FileKind::DeadLetters)),
         superseded: Usage::sum(of_kind(FileKind::Superseded)),

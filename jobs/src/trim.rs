@@ -1,6 +1,6 @@
-//! Trims the embedded log. In the topic of a stream, records are deleted that every stream over the topic committed
-//! long ago. In the topic of a sink or an alert, dropped ones included, that no stream reads, records are deleted that
-//! were appended long ago.
+//! Trims the embedded log. In the topic of a stream, records are deleted that every live stream over the topic
+//! committed long ago; where there is none, every stream that was dropped. In the topic of a sink or an alert, dropped
+//! ones included, that no live stream reads, records are deleted that were appended long ago.
 //!
 //! A stream's events are in the archive once they are committed, and a worker never reads below the committed vector.
 //! The time of a commit is that of its checkpoint: records that were committed late, because no worker ran, are kept as
@@ -84,13 +84,18 @@ impl Trimming {
         let now = (self.clock)();
         let ago = |retention: Duration| now.saturating_sub(i64::try_from(retention.as_micros()).unwrap_or(i64::MAX));
         let mut old = Vec::new();
-        let by_topic = streams_by_topic(state)?;
+        let mut by_topic = streams_by_topic(state.live(DefinitionKind::Stream))?;
         let outputs = output_topics(state, self.retention)?;
-        for (topic, retention) in outputs.into_iter().filter(|(topic, _)| !by_topic.contains_key(topic)) {
+        for (topic, retention) in outputs.iter().filter(|(topic, _)| !by_topic.contains_key(*topic)) {
             // No worker asks for them again: how far a sink is stands elsewhere.
-            for bounds in self.log.bounds(&topic).await? {
+            for bounds in self.log.bounds(topic).await? {
                 let source = TopicPartition { topic: topic.clone(), partition: bounds.partition };
-                old.push(OldRecords { source, before: bounds.end, appended_before: ago(retention) });
+                old.push(OldRecords { source, before: bounds.end, appended_before: ago(*retention) });
+            }
+        }
+        for (topic, streams) in streams_by_topic(state.dropped(DefinitionKind::Stream))? {
+            if !outputs.contains_key(&topic) {
+                by_topic.entry(topic).or_insert(streams);
             }
         }
         let committed_before = ago(self.retention);
@@ -133,9 +138,9 @@ fn committed_since(state: &CatalogState, since: Micros) -> BTreeMap<&PartitionId
     first
 }
 
-fn streams_by_topic(state: &CatalogState) -> Result<BTreeMap<Arc<str>, Vec<Arc<str>>>> {
+fn streams_by_topic<'s>(records: impl Iterator<Item = &'s DefinitionRecord>) -> Result<BTreeMap<Arc<str>, Vec<Arc<str>>>> {
     let mut streams: BTreeMap<Arc<str>, Vec<Arc<str>>> = BTreeMap::new();
-    for record in state.live(DefinitionKind::Stream) {
+    for record in records {
         streams.entry(parse_stream(&record.sql)?.topic).or_default().push(record.name.clone());
     }
     Ok(streams)

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
-use catalog::{Add, Commit, DefinitionStatus, PartitionRecord, RunRecord, RunStatus, abandoned};
+use catalog::{Add, CheckpointRange, CheckpointRecord, Commit, DefinitionStatus, PartitionRecord, RunRecord, RunStatus, abandoned};
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
-use types::files::{FileKind, FileRecord};
+use types::files::{EventTimeBounds, FileKind, FileRecord, StoredObject};
 use types::vector::{Offset, PartitionId, Vector};
 
 use super::*;
@@ -81,6 +81,51 @@ async fn the_archive_is_kept_for_what_any_live_version_counts() {
     assert_eq!(days(view(1, " WITH (windows = '90d')", DefinitionStatus::Kept)).await, Some(91));
     assert_eq!(days(view(1, "", DefinitionStatus::Kept)).await, None, "it counts for ever");
     assert_eq!(days(view(1, "", DefinitionStatus::Retired)).await, Some(10));
+}
+
+/// A stream whose last version was dropped at this time, and one of another `retention` before it.
+fn dropped_state(dropped_at: Micros, newest: Option<Micros>) -> CatalogState {
+    let mut state = state([newest, None]);
+    let last = state.definitions.iter().find(|record| &*record.name == "pay").unwrap().with_status(DefinitionStatus::Retired, dropped_at);
+    let before = DefinitionRecord { sql: last.sql.replace("10d", "90d"), ..last.clone() };
+    state.definitions.extend([before, DefinitionRecord { version: 2, ..last }]);
+    state
+}
+
+#[test]
+fn a_dropped_stream_is_kept_as_its_last_version_says() {
+    let retention_of = |state: &CatalogState, event_clock| {
+        let found = retentions(state, &Registry::default(), (NOW, event_clock)).unwrap();
+        found.get("pay").map(|found| [found.kept, found.clock_behind].map(|length| length.as_micros() as Micros / DAY))
+    };
+    let mut state = dropped_state(NOW - 3 * DAY, Some(NOW - 9 * DAY));
+    assert_eq!(retention_of(&state, false), Some([10, 0]));
+    assert_eq!(retention_of(&state, true), Some([10, 6]), "its clock stood still until it was dropped");
+    let last = state.definitions.get(DefinitionKind::Stream, "pay", 2).unwrap().clone();
+    let again = |options: &str| DefinitionRecord {
+        version: 3,
+        sql: last.sql.replace(", retention = '10d'", options),
+        status: DefinitionStatus::Active,
+        ..last.clone()
+    };
+    state.definitions.extend([again("")]);
+    assert_eq!(retention_of(&state, false), None, "it is defined again, for ever");
+    state.definitions.extend([again(", retention = '20d'")]);
+    assert_eq!(retention_of(&state, true), Some([20, 9]));
+}
+
+#[test]
+fn files_of_a_dropped_stream_are_deleted_past_its_retention() {
+    let mut state = dropped_state(NOW - DAY, None);
+    for (at, (stream, days_ago)) in [("pay", 12), ("pay", 9), ("kept", 12)].into_iter().enumerate() {
+        let (checkpoint, time) = (Uuid::from_u128(at as u128 + 1), NOW - days_ago * DAY);
+        let range = CheckpointRange::of_events(PartitionId::new(stream, 0), at as i64, at as i64 + 1);
+        state.checkpoints.extend([CheckpointRecord::new(checkpoint, "w", time, vec![range])]);
+        let (name, times) = (ObjectName::Archive { stream: stream.into(), checkpoint }, EventTimeBounds { min: time, max: time });
+        state.files.extend([name.record(StoredObject { bytes: 10, checksum: 0 }, 1, Some(times))]);
+    }
+    let (_, plan) = planned(&state, &Registry::default(), (NOW, false)).unwrap();
+    assert_eq!(plan.mark_for_deletion, [ObjectName::Archive { stream: "pay".into(), checkpoint: Uuid::from_u128(1) }.to_string()]);
 }
 
 /// The process of one of two runs is killed while it writes. Nothing holds its lease, so a scheduler closes it.

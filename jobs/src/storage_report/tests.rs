@@ -78,6 +78,7 @@ async fn files_are_counted_by_stream_view_and_kind() {
     assert_eq!(report.total, Usage { files: 5, bytes: 1605, rows: 157 });
     assert_eq!(report.streams[0].archive, Usage { files: 2, bytes: 1500, rows: 150 });
     assert_eq!(report.streams[0].oldest_event.as_deref(), Some("2024-10-02T00:00:00Z"));
+    assert_eq!(report.streams[0].status, DefinitionStatus::Active);
     assert_eq!((&*report.views[0].view, report.views[0].snapshots), ("totals", Usage { files: 2, bytes: 100, rows: 7 }));
     assert_eq!(report.to_be_deleted, Usage { files: 1, bytes: 5, rows: 0 });
     assert_eq!(report.segments, Usage::default(), "what is to be deleted is counted once");
@@ -138,6 +139,33 @@ async fn a_shorter_retention_frees_what_the_collector_would_delete_then() {
     let freed: Vec<(&str, i64)> = report.streams[0].would_free.iter().map(|freed| (&*freed.retention, freed.bytes)).collect();
     assert_eq!(freed, [("30d", 1110), ("90d", 1100), ("365d", 1000)], "7d is shorter than the view's window and its hop");
     assert!(report.text().contains("retention = '90d' for pay would free 1.07 KiB now"), "{}", report.text());
+}
+
+#[tokio::test]
+async fn a_dropped_stream_is_listed_while_files_of_it_are_left() {
+    let dropped = async |sql: fn(&str) -> String, archive: &[(i64, i64)]| {
+        let mut state = state(" WITH (windows = '7d')", archive);
+        state.definitions.rewrite(|all| {
+            for record in all.iter_mut() {
+                record.status = DefinitionStatus::Retired;
+            }
+            let stream = all.iter_mut().find(|record| record.kind == DefinitionKind::Stream).unwrap();
+            stream.sql = sql(&stream.sql);
+        });
+        report(&state).await
+    };
+    let for_ever = dropped(str::to_owned, &[(1000, 40)]).await;
+    let [stream] = &for_ever.streams[..] else { panic!("one stream: {:?}", for_ever.streams) };
+    assert_eq!((stream.status, stream.archive.bytes, &stream.retention), (DefinitionStatus::Retired, 1000, &None));
+    assert_eq!(stream.would_free, [], "nothing can be set where nothing is defined");
+    let text = for_ever.text();
+    let line = text.lines().find(|line| line.starts_with("pay")).unwrap();
+    assert!(line.contains("  retired  archive  "), "{text}");
+    assert!(text.contains("pay is retired and had no retention, so its 1000 B are kept for ever: to free them, define it again"), "{text}");
+    let retained = dropped(|sql| sql.replace("event_time", "retention = '10d', event_time"), &[(1000, 4)]).await;
+    assert_eq!(retained.streams[0].retention.as_deref(), Some("10d"));
+    assert!(!retained.text().contains("for ever"), "{}", retained.text());
+    assert_eq!(dropped(str::to_owned, &[]).await.streams, [], "nothing is left of it");
 }
 
 #[tokio::test]

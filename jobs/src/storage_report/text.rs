@@ -12,7 +12,7 @@ impl StorageReport {
         let mut parts = Vec::new();
         let streams: Vec<Vec<String>> = self.streams.iter().flat_map(stream_rows).collect();
         if !streams.is_empty() {
-            parts.push(table(&["stream", "kind", "files", "bytes", "events", "from", "to", "retention"], streams));
+            parts.push(table(&["stream", "status", "kind", "files", "bytes", "events", "from", "to", "retention"], streams));
         }
         let ages: Vec<Vec<String>> = self.streams.iter().filter(|stream| stream.by_age.len() > 1).flat_map(age_rows).collect();
         if !ages.is_empty() {
@@ -23,7 +23,7 @@ impl StorageReport {
         }
         parts.push(table(&["other", "files", "bytes"], self.other_rows()));
         let of_log = self.log_would_free.iter().filter(|freed| freed.records > 0).map(log_would_free_line);
-        let of_streams = self.streams.iter().flat_map(would_free_lines);
+        let of_streams = self.streams.iter().flat_map(|stream| would_free_lines(stream).chain(kept_for_ever_line(stream)));
         let would_free: Vec<String> = of_streams.chain(self.kept_lines()).chain(self.cache_line()).chain(of_log).collect();
         if !would_free.is_empty() {
             parts.push(would_free.join("\n"));
@@ -63,7 +63,15 @@ impl StorageReport {
 fn stream_rows(stream: &StreamUsage) -> Vec<Vec<String>> {
     let time = |time: &Option<String>| time.clone().unwrap_or_else(|| "-".to_owned());
     let row = |kind: &str, usage: Usage, rest: [String; 3]| {
-        let counted = [stream.stream.to_string(), kind.to_owned(), usage.files.to_string(), size(usage.bytes), usage.rows.to_string()];
+        let status = if stream.status.is_live() { "live" } else { "retired" };
+        let counted = [
+            stream.stream.to_string(),
+            status.to_owned(),
+            kind.to_owned(),
+            usage.files.to_string(),
+            size(usage.bytes),
+            usage.rows.to_string(),
+        ];
         counted.into_iter().chain(rest).collect::<Vec<_>>()
     };
     let retention = stream.retention.clone().unwrap_or_else(|| "for ever".to_owned());
@@ -99,9 +107,21 @@ fn view_row(view: &ViewUsage) -> Vec<String> {
     ]
 }
 
-fn would_free_lines(stream: &StreamUsage) -> Vec<String> {
+fn would_free_lines(stream: &StreamUsage) -> impl Iterator<Item = String> {
     let frees = stream.would_free.iter().filter(|freed| freed.files > 0);
-    frees.map(|freed| format!("retention = '{}' for {} would free {} now", freed.retention, stream.stream, size(freed.bytes))).collect()
+    frees.map(|freed| format!("retention = '{}' for {} would free {} now", freed.retention, stream.stream, size(freed.bytes)))
+}
+
+/// How the files of a dropped stream go that nothing deletes.
+fn kept_for_ever_line(stream: &StreamUsage) -> Option<String> {
+    let StreamUsage { stream: name, archive, dead_letters, .. } = stream;
+    let kept = size(archive.bytes.saturating_add(dead_letters.bytes));
+    (!stream.status.is_live() && stream.retention.is_none()).then(|| {
+        format!(
+            "{name} is retired and had no retention, so its {kept} are kept for ever: to free them, define it again with a \
+            retention, apply, and remove it again with basestream apply --prune"
+        )
+    })
 }
 
 fn log_would_free_line(freed: &LogWouldFree) -> String {

@@ -28,7 +28,7 @@ pub struct WouldFree {
     pub bytes: i64,
 }
 
-/// Returns what other retentions would free of each stream at the time `now`. One plan serves all streams: what is
+/// Returns what other retentions would free of each live stream at the time `now`. One plan serves all streams: what is
 /// freed of one does not depend on the retention of another.
 pub(super) fn would_free(
     state: &CatalogState,
@@ -40,8 +40,9 @@ pub(super) fn would_free(
     let mut freed: BTreeMap<Arc<str>, Vec<WouldFree>> = BTreeMap::new();
     for kept in RETENTIONS_DAYS.map(|days| DAY * days) {
         let mut shorter: BTreeMap<Arc<str>, Retention> = BTreeMap::new();
-        for stream in state.live(DefinitionKind::Stream).map(|record| &record.name) {
-            let assumed = Retention { kept, clock_behind: clock_behind(&state, stream, is_event_clock, now) };
+        for record in state.live(DefinitionKind::Stream) {
+            let stream = &record.name;
+            let assumed = Retention { kept, clock_behind: clock_behind(&state, record, is_event_clock, now) };
             let is_allowed = least_retention(registry, stream).is_some_and(|least| kept >= least);
             if is_allowed && actual.get(stream).is_none_or(|actual| assumed < *actual) {
                 shorter.insert(stream.clone(), assumed);

@@ -73,6 +73,47 @@ async fn what_is_committed_late_stays_as_long_as_what_is_committed_at_once() {
     assert_eq!(trimming(&catalog, &log, hours(10)).trim().await.unwrap(), 9, "the last one identifies the log");
 }
 
+/// Nobody reads the topic of a dropped stream any more, and one may be defined again over it.
+#[tokio::test]
+async fn what_a_dropped_stream_committed_goes_and_what_it_did_not_read_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = Catalog::open("sqlite::memory:").await.unwrap();
+    let log = event_log::open(&format!("file://{}", folder.path().display()), &BTreeMap::new()).await.unwrap();
+    let stream = |name: &str, topic: &str, status| {
+        catalog::Add::Definition(catalog::DefinitionRecord {
+            kind: DefinitionKind::Stream,
+            name: name.into(),
+            version: 1,
+            sql: format!("CREATE STREAM {name} (ts TIMESTAMPTZ NOT NULL) WITH (topic = '{topic}', event_time = 'ts')"),
+            status,
+            created_at: 0,
+            since: 0,
+            kept_until: None,
+            rolled_back: false,
+        })
+    };
+    let (live, retired) = (catalog::DefinitionStatus::Active, catalog::DefinitionStatus::Retired);
+    let add = vec![stream("alone", "one", retired), stream("moved", "both", retired), stream("new", "both", live)];
+    catalog.commit(catalog::Commit { id: Uuid::now_v7(), add, ..Default::default() }).await.unwrap();
+    let mut identities = BTreeMap::new();
+    for (topic, streams) in [("one", &["alone"][..]), ("both", &["moved", "new"])] {
+        log.create_topic(topic, 1).await.unwrap();
+        for _ in 0..10 {
+            log.append(topic, vec![event_log::NewRecord { value: Some("{}".into()), ..Default::default() }]).await.unwrap();
+        }
+        let identity = log.identity(topic).await.unwrap();
+        identities.extend(streams.iter().map(|stream| (PartitionId::new(*stream, 0), identity.clone())));
+    }
+    let ranges =
+        [("alone", 7), ("moved", 3), ("new", 5)].map(|(stream, end)| CheckpointRange::of_events(PartitionId::new(stream, 0), 0, end));
+    let checkpoint = CheckpointRecord::new(Uuid::now_v7(), "w", hours(0)(), ranges.to_vec());
+    catalog.commit(catalog::checkpoint_commit(checkpoint, Vec::new(), &identities)).await.unwrap();
+    assert_eq!(trimming(&catalog, &log, hours(4)).trim().await.unwrap(), 0);
+    assert_eq!(trimming(&catalog, &log, hours(6)).trim().await.unwrap(), 6 + 4, "up to the last record that each has committed");
+    let begin = async |topic: &str| log.bounds(topic).await.unwrap()[0].begin.0;
+    assert_eq!((begin("one").await, begin("both").await), (6, 4), "the live stream of a topic decides");
+}
+
 #[test]
 fn what_was_committed_recently_stays_however_old_its_records_are() {
     let mut state = state(&[("a", 0, 100, "log"), ("a", 1, 50, "log"), ("b", 0, 100, "log")]);

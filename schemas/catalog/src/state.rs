@@ -65,6 +65,13 @@ impl CatalogState {
         self.definitions.live().filter(move |d| d.kind == kind)
     }
 
+    /// Returns the last version of each definition that has no live one: it was dropped.
+    pub fn dropped(&self, kind: DefinitionKind) -> impl Iterator<Item = &DefinitionRecord> {
+        let of_kind = self.definitions.iter().filter(move |d| d.kind == kind);
+        let last: BTreeMap<&Arc<str>, &DefinitionRecord> = of_kind.map(|d| (&d.name, d)).collect();
+        last.into_values().filter(move |d| self.definitions.live_versions(kind, &d.name).next().is_none())
+    }
+
     /// Returns the live versions of all definitions, for a commit that was decided on them.
     pub fn live_versions(&self) -> Vec<LiveVersion> {
         self.definitions.live().map(|d| LiveVersion { kind: d.kind, name: d.name.clone(), version: d.version, status: d.status }).collect()
