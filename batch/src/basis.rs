@@ -85,9 +85,9 @@ fn not_added_to(state: &CatalogState, view: &LiveView, before: &Manifest, t: Mic
 }
 
 /// Whether a recomputation is compared with the snapshot before: incremental runs could have been added to it. Runs of
-/// a view with the strategy 'full' are compared only when one is asked for.
+/// a view with the strategy 'full' are compared only when one, or a replay, is asked for.
 pub(crate) fn is_compared(state: &CatalogState, view: &LiveView, before: &Manifest, (t, mode): (Micros, RunMode)) -> bool {
-    (mode == RunMode::Full || view.definition.strategy != Some(Strategy::Full)) && not_added_to(state, view, before, t).is_none()
+    (mode != RunMode::ByStrategy || view.definition.strategy != Some(Strategy::Full)) && not_added_to(state, view, before, t).is_none()
 }
 
 fn has_levels_of(before: &Manifest, view: &LiveView) -> bool {

@@ -1,7 +1,7 @@
 //! Compares a recomputation with the states that incremental runs had kept up to the same cut.
 //!
 //! ```text
-//! base, from the archive --------------------------------------------+
+//! base, from the archive or replayed --------------------------------+
 //!                                                                     bucket by bucket, row by row
 //! tiers of the snapshot before --\                                    |
 //! checkpoints since its cut -------> states by bucket --sort, merge --+
@@ -71,7 +71,7 @@ fn report(attempt: &Attempt<'_>, comparison: &Comparison) {
     match (comparison.first.first(), &comparison.error) {
         (Some(StateDifference { key, column, level, tile, kept, recomputed, .. }), _) => warn!(
             %view, %run, differences = comparison.differences, key, column, level, tile, kept, recomputed,
-            "incremental runs had kept other states than the archive gives; the recomputed ones are published"
+            "incremental runs had kept other states than a recomputation gives; the recomputed ones are published"
         ),
         (None, Some(error)) => warn!(%view, %run, error, "the recomputation could not be compared with the states that were kept"),
         (None, None) => info!(%view, %run, rows = comparison.rows, "the recomputation gives the states that were kept"),

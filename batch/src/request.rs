@@ -21,7 +21,7 @@ pub struct RunRequest {
     /// The view's time `t`: windows are pruned as of it.
     pub t: RunTime,
     pub mode: RunMode,
-    /// Whether a recomputation is compared with the states that incremental runs had kept.
+    /// Whether a recomputation or a replay is compared with the states that incremental runs had kept.
     pub compare: bool,
 }
 

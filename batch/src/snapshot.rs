@@ -18,6 +18,7 @@ use crate::full::recomputed;
 use crate::increment::{Incremented, increment};
 use crate::layer::{Batch, RunContext};
 use crate::limits::RunLimits;
+use crate::mode::RunMode;
 use crate::publish::{publish, skip};
 use crate::request::RunRequest;
 use crate::segments::StatesFrom;
@@ -42,7 +43,12 @@ pub(crate) async fn make_snapshot(
         Basis::Archive(why) => Incremented::NotPossible(why.to_owned()),
         Basis::Checkpoints(why) => {
             info!(view = %attempt.view.name, run = %attempt.run.id, why, "the run begins with the first checkpoint");
-            Incremented::Snapshot(Box::new(from_checkpoints(&attempt, from, context).await?))
+            let made = from_checkpoints(&attempt, from, context).await?;
+            if let RunMode::Replay(_) = request.mode {
+                context.made.store(true, Ordering::Relaxed);
+                comparison = compare_recomputed(&attempt, request, &made.manifest, context).await;
+            }
+            Incremented::Snapshot(Box::new(made))
         }
         Basis::Snapshot(before) => increment(&attempt, *before, from, context).await?,
     };
@@ -69,7 +75,7 @@ pub(crate) async fn make_snapshot(
     Ok(published)
 }
 
-/// Compares what was recomputed with the snapshot before, where incremental runs keep one.
+/// Compares what was recomputed or replayed with the snapshot before, where incremental runs keep one.
 async fn compare_recomputed(attempt: &Attempt<'_>, request: &RunRequest, made: &Manifest, context: &RunContext<'_>) -> Option<Comparison> {
     let before = attempt.before.as_ref().filter(|_| request.compare)?;
     if !is_compared(attempt.state, &attempt.view, before, (attempt.inputs.t, request.mode)) {

@@ -370,14 +370,16 @@ impl Installation {
         self.run(view, RunMode::Full, compare, progress).await
     }
 
-    /// The same, but computes all states from the events of the checkpoints, through the speed layer's code.
+    /// The same, but computes all states from the events of the checkpoints, through the speed layer's code. They are
+    /// compared as in [`Installation::recompute_view`].
     pub async fn replay_view(
         &self,
         view: &str,
         request: batch::ReplayRequest,
+        compare: bool,
         progress: &(dyn Fn(i64) + Send + Sync),
     ) -> Result<RunRecord> {
-        self.run(view, RunMode::Replay(request), false, progress).await
+        self.run(view, RunMode::Replay(request), compare, progress).await
     }
 
     /// Whether the log still has every record that a replay of a view reads; if not, the first that it lacks, in words.

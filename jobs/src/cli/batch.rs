@@ -83,7 +83,8 @@ async fn run(context: &Context, args: &RunArgs) -> Result<Done> {
     Ok(Done::Success)
 }
 
-fn run_text(report: &RunReport) -> String {
+/// Formats a run that was asked for, with what its comparison found.
+pub(super) fn run_text(report: &RunReport) -> String {
     let runs = runs_text(std::slice::from_ref(report));
     report.comparison.as_ref().map_or(runs.clone(), |comparison| format!("{runs}\n\n{}", comparison_text(comparison)))
 }

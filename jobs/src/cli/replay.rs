@@ -6,9 +6,10 @@ use batch::{REPLAYED_A_SECOND, ReplayFrom, ReplayRequest};
 use clap::{Args, ValueEnum};
 use types::Result;
 
+use super::batch::run_text;
 use super::{AuditedChange, Context, Done, progress};
 use crate::installation::Installation;
-use crate::status::{RunReport, runs_text};
+use crate::status::RunReport;
 
 #[derive(Debug, Args)]
 #[command(
@@ -25,6 +26,9 @@ pub(super) struct ReplayArgs {
     /// At most this many events a second, or `unlimited`
     #[arg(long, value_name = "EVENTS", default_value_t = Rate(Some(REPLAYED_A_SECOND)))]
     rate: Rate,
+    /// Do not compare the states with those that runs had kept
+    #[arg(long)]
+    no_compare: bool,
 }
 
 impl ReplayArgs {
@@ -70,10 +74,10 @@ pub(super) async fn replay(context: &Context, args: ReplayArgs) -> Result<Done> 
     let shown = bar.clone();
     let progress = move |events: i64| shown.set_position(events.max(0) as u64);
     let request = ReplayRequest { from, events_a_second: args.rate.0 };
-    let run = installation.replay_view(&args.view, request, &progress).await;
+    let run = installation.replay_view(&args.view, request, !args.no_compare, &progress).await;
     bar.finish_and_clear();
     let report = RunReport::from_run(&run?);
-    context.output.print(&report, || runs_text(std::slice::from_ref(&report)))?;
+    context.output.print(&report, || run_text(&report))?;
     Ok(Done::Success)
 }
 

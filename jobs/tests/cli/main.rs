@@ -389,6 +389,9 @@ fn a_new_user_gets_from_a_file_to_a_verified_answer() {
     assert_eq!(project.json(&["batch", "run", "orders_by_customer", "--full", "--no-compare"])["comparison"], Value::Null);
     let counted = "SELECT count(differences) AS compared, sum(differences) AS differences FROM system.runs";
     assert_eq!(project.json(&["query", counted])["rows"], serde_json::json!([{ "compared": 2, "differences": 0 }]));
+    let replayed = project.json(&["replay", "orders_by_customer"]);
+    assert_eq!((&replayed["strategy"], &replayed["comparison"]["differences"]), (&"replay".into(), &0.into()), "{replayed}");
+    assert_eq!(project.json(&["replay", "orders_by_customer", "--no-compare"])["comparison"], Value::Null);
     let refused = project.run(&["batch", "run", "orders_by_customer", "--no-compare"]);
     assert!(!refused.status.success() && text(&refused.stderr).contains("--full"), "{}", text(&refused.stderr));
     let unknown = project.run(&["batch", "history", "orders_by_custmer"]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use basestream_tests::{Harness, now};
-use batch::RunTime;
+use batch::{ReplayFrom, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::{Add, Commit, Comparison, DamageRecord, GapRecord, RunStatus, SnapshotRecord};
 use engine::fresh::ViewVersion;
@@ -270,6 +270,25 @@ async fn a_delta_that_was_left_out_is_found_and_the_archive_wins() {
     site.harness.batch("counts", RunTime::At(now())).await.unwrap();
     assert_eq!(site.differences_in_status().await, reported);
     assert_eq!(site.recompute("counts").await.found(), Some(0));
+    assert_eq!(site.differences_in_status().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_finds_a_delta_that_was_left_out() {
+    let site = with_tiers().await;
+    let before = site.manifest("counts").await;
+    site.publish(Manifest { deltas: vec![], ..before }, vec![]).await;
+    let replayed = site.harness.replay("counts", RunTime::At(now()), ReplayFrom::Archive).await.unwrap();
+    let comparison = replayed.comparison.expect("it is compared");
+    let keys: Vec<&str> = comparison.first.iter().map(|difference| &*difference.key).collect();
+    assert!(keys.contains(&"k=a") && !keys.contains(&"k=d"), "{comparison:?}");
+    let node = site.harness.node(ServingClock::Wall, None).await.unwrap();
+    assert_eq!(table(&node, "counts")[..3], ["a 4", "b 2", "c 2"], "what was replayed is served");
+    assert_eq!(site.differences_in_status().await.len(), 1);
+    for from in [ReplayFrom::Log, ReplayFrom::Archive] {
+        let again = site.harness.replay("counts", RunTime::At(now()), from).await.unwrap();
+        assert_eq!(again.comparison.and_then(|comparison| comparison.found()), Some(0), "from {from:?}");
+    }
     assert_eq!(site.differences_in_status().await, Vec::<String>::new());
 }
 

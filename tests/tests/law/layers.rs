@@ -13,7 +13,7 @@ use arrow::datatypes::Schema;
 use basestream_tests::{Harness, Worker};
 use batch::{ReplayFrom, RunTime};
 use bytes::Bytes;
-use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
+use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord};
 use committed::registry::LiveView;
 use datafusion::datasource::MemTable;
 use definitions::{Definitions, parse};
@@ -154,7 +154,8 @@ impl Installation {
                 self.node.refresh().await.unwrap();
             }
             Step::Replay(from) => {
-                self.harness.replay("v", RunTime::EventClock, *from).await.unwrap();
+                let run = self.harness.replay("v", RunTime::EventClock, *from).await.unwrap();
+                self.assert_nothing_differs(&run);
                 self.node.refresh().await.unwrap();
             }
             Step::RestartNode => self.node = self.harness.node(ServingClock::Event, Some(self.fresh.clone())).await.unwrap(),
@@ -182,9 +183,14 @@ impl Installation {
     /// Runs from the archive, and compares the result with the snapshot before.
     async fn recompute(&self) -> Result<()> {
         let run = self.harness.recompute("v", RunTime::EventClock).await?;
+        self.assert_nothing_differs(&run);
+        Ok(())
+    }
+
+    /// Where it was compared, incremental runs had kept the states that this run computed.
+    fn assert_nothing_differs(&self, run: &RunRecord) {
         let is_equal = run.comparison.as_ref().is_none_or(|comparison| comparison.found() == Some(0));
         assert!(is_equal, "{:?} of {}\n{}", run.comparison, self.sql, self.trace.join("\n"));
-        Ok(())
     }
 
     /// Starts a worker, and waits until the log's end is served.

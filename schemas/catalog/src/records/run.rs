@@ -59,7 +59,8 @@ pub struct RunRecord {
     pub error: Option<String>,
 }
 
-/// A recomputation from the archive, compared with the states that incremental runs had kept up to the same cut.
+/// A recomputation from the archive, or a replay, compared with the states that incremental runs had kept up to the
+/// same cut.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The state rows that one side or both have.
