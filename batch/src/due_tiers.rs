@@ -4,18 +4,30 @@ use committed::registry::LiveView;
 use storage::{Manifest, Tier};
 use types::tiles::Micros;
 
+/// The base is rewritten once this part of what it held when it was pruned may have expired: a steady stream would be
+/// written too often with a smaller part.
+const EXPIRED_PART: Micros = 4;
+
 /// The place of the oldest tier that a run at `t` merges with all newer ones; after the last tier if none is due.
 pub(crate) fn first_due(before: &Manifest, view: &LiveView, t: Micros) -> usize {
-    if is_outlived(&before.base, view, t) {
+    if is_outlived(before, view, t) {
         return 0;
     }
     let tiers: Vec<&Tier> = before.tiers().collect();
     first_to_merge(&tiers).unwrap_or(tiers.len())
 }
 
-/// Whether everything that a tier held when it was pruned may have expired by `t`.
-pub(crate) fn is_outlived(tier: &Tier, view: &LiveView, t: Micros) -> bool {
-    tier.pruned_at.zip(view.plan.oldest_kept(t)).is_some_and(|(pruned_at, oldest)| pruned_at < oldest)
+/// Whether so much of a snapshot may have expired by `t` that its base is rewritten, however little is new: otherwise
+/// the base of a stream that slows down would keep what has expired for as long as its longest window.
+pub(crate) fn is_outlived(before: &Manifest, view: &LiveView, t: Micros) -> bool {
+    let Some(pruned_at) = before.base.pruned_at else { return false };
+    let oldest = view.plan.oldest_kept(pruned_at);
+    before.state_files().next().is_some() && oldest.is_some_and(|oldest| is_part_expired(pruned_at, oldest, t))
+}
+
+/// Whether too much may have expired by `t` of what a tier kept from `oldest` on when it was pruned.
+fn is_part_expired(pruned_at: Micros, oldest: Micros, t: Micros) -> bool {
+    t.saturating_sub(pruned_at) > pruned_at.saturating_sub(oldest) / EXPIRED_PART
 }
 
 /// Returns the place of the oldest tier whose size makes it due, if any is. The base is at place 0.

@@ -121,7 +121,7 @@ pub(crate) fn is_nothing_new(
     t: Micros,
 ) -> bool {
     let has_lost_part = before.joined.iter().flat_map(|joined| &joined.files).any(|file| is_lost(state, &file.path));
-    checkpoints.is_empty() && !has_lost_part && !is_outlived(&before.base, view, t) && !is_join_due(view, before.joined.as_ref(), t)
+    checkpoints.is_empty() && !has_lost_part && !is_outlived(before, view, t) && !is_join_due(view, before.joined.as_ref(), t)
 }
 
 /// What the recomputation left out that is the base of all snapshots since.

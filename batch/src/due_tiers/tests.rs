@@ -54,6 +54,64 @@ fn a_thousand_runs_of_a_thousandth_each_write_what_is_new_seven_times() {
     assert!(grown.most_tiers <= 10, "{}", grown.most_tiers);
 }
 
+/// What runs do to the tiers of a stream whose rows are kept for as long as `KEPT` runs take, and are never merged.
+#[derive(Default)]
+struct Aging {
+    /// The times of the rows of each tier, and when it was pruned.
+    tiers: Vec<(Vec<Micros>, Micros)>,
+    written: usize,
+    added: usize,
+    /// The most rows that have expired and are still stored.
+    most_expired: usize,
+}
+
+const KEPT: Micros = 1_000;
+
+impl Aging {
+    /// A base that was just pruned, with a row of each run.
+    fn new() -> Aging {
+        Aging { tiers: vec![((1 - KEPT..=0).collect(), 0)], ..Aging::default() }
+    }
+
+    /// A run at `t` with so many new rows; it is skipped if there is nothing to do.
+    fn run(&mut self, t: Micros, new: usize) {
+        let pruned_at = self.tiers[0].1;
+        let is_outlived = is_part_expired(pruned_at, pruned_at - KEPT, t);
+        if is_outlived || new > 0 {
+            let sizes: Vec<Tier> = self.tiers.iter().map(|(rows, _)| tier(rows.len() as i64)).collect();
+            let first = if is_outlived { Some(0) } else { first_to_merge(&sizes.iter().collect::<Vec<_>>()) };
+            if let Some(first) = first {
+                let merged = self.tiers.drain(first..).flat_map(|(rows, _)| rows);
+                let merged: Vec<Micros> = merged.filter(|time| *time > t - KEPT).collect();
+                self.written += merged.len();
+                self.tiers.push((merged, t));
+            }
+            self.tiers.push((vec![t; new], t));
+            self.written += new;
+            self.added += new;
+        }
+        let expired = self.tiers.iter().flat_map(|(rows, _)| rows).filter(|time| **time <= t - KEPT).count();
+        self.most_expired = self.most_expired.max(expired);
+    }
+}
+
+#[test]
+fn a_thousand_runs_whose_rows_expire_write_what_is_new_at_most_eight_times() {
+    let mut aging = Aging::new();
+    (1..=KEPT).for_each(|t| aging.run(t, 1));
+    assert!(aging.written <= 8 * aging.added, "{} times", aging.written as f64 / aging.added as f64);
+}
+
+/// Expired rows of the base went when new ones were half as large, or all of them had expired.
+#[test]
+fn what_has_expired_goes_though_a_stream_slows_down() {
+    for every in [2, 10, 100, 10_000] {
+        let mut aging = Aging::new();
+        (1..=2 * KEPT).for_each(|t| aging.run(t, usize::from(t % every == 0)));
+        assert!(aging.most_expired <= KEPT as usize / 4, "{} rows, with a new one every {every} runs", aging.most_expired);
+    }
+}
+
 #[test]
 fn the_base_is_merged_when_the_deltas_are_half_as_large() {
     let first = |bytes: &[i64]| {

@@ -163,6 +163,22 @@ async fn what_has_expired_goes_though_nothing_is_new() {
     assert_eq!(again.status, RunStatus::Skipped);
 }
 
+/// Otherwise a base would keep what has expired until all of it has.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quiet_view_is_pruned_each_quarter_of_its_window_until_it_is_empty() {
+    let site = Site::new().await;
+    site.append("s", &["a", "b"]).await;
+    let (t, minute) = (now(), 60_000_000);
+    site.harness.batch("counts", RunTime::At(t)).await.unwrap();
+    let status_after = async |minutes: i64| site.harness.batch("counts", RunTime::At(t + minutes * minute)).await.unwrap().status;
+    let (done, skipped) = (RunStatus::Succeeded, RunStatus::Skipped);
+    // Its tiles are of up to an hour, so what it keeps is of one to two hours.
+    for (minutes, expected) in [(10, skipped), (41, done), (50, skipped), (200, done), (400, skipped)] {
+        assert_eq!(status_after(minutes).await, expected, "after {minutes} minutes");
+    }
+    assert_eq!(site.manifest("counts").await.rows, 0);
+}
+
 const LINKS: &str = "CREATE VIEW links WITH (windows = '1h') AS SELECT a.k, count(*) AS n FROM s a JOIN q b ON a.k = b.k GROUP BY a.k";
 
 /// A site with a linked view whose join has a row.
