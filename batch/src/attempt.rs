@@ -58,7 +58,9 @@ impl<'a> Attempt<'a> {
         let basis = Basis::decide(state, &view, before.as_ref(), (inputs.t, request.mode), (context.clock)());
         let pool = Arc::new(PeakPool::new(batch.settings.memory_limit_bytes));
         let session = open_session(&batch.settings, &batch.storage, &batch.functions, pool.clone())?;
-        let run = RunRecord { strategy: Some(basis.strategy(&view, request.mode)), ..run };
+        let strategy = basis.strategy(&view, request.mode);
+        context.note_strategy(strategy);
+        let run = RunRecord { strategy: Some(strategy), ..run };
         Ok((Attempt { batch, state, run, view, before, inputs, pool, session }, basis))
     }
 

@@ -1,13 +1,14 @@
 //! The batch layer of one process: what all its runs share.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use catalog::Catalog;
 use engine::functions::Functions;
 use storage::ObjectStorage;
+use types::Strategy;
 use types::tiles::Clock;
 
 use crate::events::ReplayLog;
@@ -101,4 +102,17 @@ pub(crate) struct RunContext<'a> {
     pub(crate) resident: &'a Resident,
     /// Whether the new snapshot is made, and only left to be compared and published.
     pub(crate) made: AtomicBool,
+    /// How the run makes its snapshot, once that is decided.
+    pub(crate) strategy: Mutex<Option<Strategy>>,
+}
+
+impl RunContext<'_> {
+    /// Notes how the run makes its snapshot, for the reports of its progress.
+    pub(crate) fn note_strategy(&self, strategy: Strategy) {
+        *self.strategy.lock().unwrap_or_else(PoisonError::into_inner) = Some(strategy);
+    }
+
+    pub(crate) fn strategy(&self) -> Option<Strategy> {
+        *self.strategy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

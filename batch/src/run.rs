@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use catalog::{Add, CatalogState, Commit, DefinitionKind, Expect, RunRecord, RunStatus, dropped_commit, failure_commit, run_lease};
 use committed::damage::{Finder, report_damage, with_help};
@@ -62,6 +62,7 @@ impl Batch {
                 events_read: &EventsRead::default(),
                 resident: &Resident::default(),
                 made: AtomicBool::default(),
+                strategy: Mutex::default(),
             },
             given_up,
         ))
@@ -132,7 +133,8 @@ impl Batch {
         Ok((state, run))
     }
 
-    /// Records how many events the run has read, until it is dropped. The record of a run that ended stays as it is.
+    /// Records how many events the run has read, and by which strategy, until it is dropped. The record of a run that
+    /// ended stays as it is.
     async fn report_progress(&self, run: &RunRecord, context: &RunContext<'_>) -> Infallible {
         let mut reported = 0;
         loop {
@@ -144,7 +146,7 @@ impl Batch {
             let commit = Commit {
                 id: Uuid::now_v7(),
                 expect: vec![context.lease.expect((context.clock)()), Expect::Running { run: run.id }],
-                add: vec![Add::Run(RunRecord { events_read, ..run.clone() })],
+                add: vec![Add::Run(RunRecord { events_read, strategy: context.strategy(), ..run.clone() })],
                 ..Commit::default()
             };
             match self.catalog.commit_with_retry(commit).await {

@@ -58,6 +58,7 @@ pub(crate) async fn make_snapshot(
         Incremented::NotPossible(why) => {
             info!(view = %attempt.view.name, run = %attempt.run.id, why, "the run recomputes from the archive");
             attempt.run.strategy = Some(Strategy::Full);
+            context.note_strategy(Strategy::Full);
             let recomputed = recomputed(&attempt, context).await?;
             context.made.store(true, Ordering::Relaxed);
             comparison = compare_recomputed(&attempt, request, &recomputed.manifest, context).await;

@@ -96,7 +96,7 @@ pub struct ViewStatus {
     pub last_run: Option<RunReport>,
 }
 
-/// How far a view version is built by its run.
+/// How far a view version is built, recomputed or replayed by its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BuildingReport {
     pub percent: i64,
@@ -136,7 +136,7 @@ pub struct RunReport {
     pub seconds: Option<f64>,
     pub cut: Option<Vector>,
     pub strategy: Option<Strategy>,
-    /// How far it is, for a run under way that builds a version; else null.
+    /// How far it is, for a run under way that builds a version, recomputes or replays; else null.
     pub building: Option<BuildingReport>,
     pub events_read: i64,
     /// The size of the files that it read.
@@ -337,9 +337,13 @@ impl RunReport {
     }
 }
 
-/// Adds to runs under way how far they are with the version that they build.
+/// Adds to runs under way how far they are, if they build a version or read all that is archived.
 pub(crate) fn add_progress(runs: &mut [RunReport], state: &CatalogState, registry: &Registry, now: Micros) {
-    for run in runs.iter_mut().filter(|run| run.status == RunStatus::Running && state.snapshot(&run.view, run.version).is_none()) {
+    for run in runs.iter_mut().filter(|run| run.status == RunStatus::Running) {
+        let reads_all = matches!(run.strategy, Some(Strategy::Full | Strategy::Replay));
+        if !reads_all && state.snapshot(&run.view, run.version).is_some() {
+            continue;
+        }
         let live = registry.view(&run.view, run.version);
         run.building = live.map(|live| BuildingReport::new(&BuildProgress::from_state(state, live, now), now));
     }

@@ -84,6 +84,7 @@ pub enum Fault {
     RunFailing,
     StatesDiffer,
     RunOverdue,
+    RunSlow,
     VersionUnbuilt,
     ViewRefused,
     ViewErrors,

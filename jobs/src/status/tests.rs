@@ -163,3 +163,25 @@ fn two_processes_that_read_are_reported_in_one_line() {
     let text = status.text();
     assert!(text.contains("2 processes read: 1-a 6 partitions by 4 workers, 2-b 1 partition by 1 worker;"), "{text}");
 }
+
+/// A run that adds to a snapshot does not read all events, and ends soon.
+#[tokio::test]
+async fn a_run_that_reads_all_events_shows_how_far_it_is() {
+    let mut built = state();
+    built.definitions.rewrite(|all| {
+        for record in all.iter_mut().filter(|record| &*record.name == "sums") {
+            record.sql = "CREATE VIEW sums AS SELECT count(*) AS n FROM pay".into();
+        }
+    });
+    let registry = Registry::load(&built, &Functions::standard()).await.unwrap();
+    let is_shown = |state: &CatalogState, strategy| {
+        let run = RunRecord { status: RunStatus::Running, strategy, ..RunRecord::requested("sums".into(), 1) };
+        let mut runs = [RunReport::from_run(&run)];
+        add_progress(&mut runs, state, &registry, 1);
+        runs[0].building.is_some()
+    };
+    let strategies = [None, Some(Strategy::Incremental), Some(Strategy::Stream), Some(Strategy::Full), Some(Strategy::Replay)];
+    assert_eq!(strategies.map(|strategy| is_shown(&built, strategy)), [false, false, false, true, true]);
+    let unbuilt = CatalogState { snapshots: Vec::new(), ..built.clone() };
+    assert_eq!(strategies.map(|strategy| is_shown(&unbuilt, strategy)), [true; 5]);
+}

@@ -17,9 +17,9 @@ use jobs::scheduler::Scheduler;
 use serving::{Node, OnValueError, ServingClock};
 use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
-use types::ErrorKind;
 use types::files::FileKind;
 use types::vector::Vector;
+use types::{ErrorKind, Strategy};
 use uuid::Uuid;
 
 use crate::{put, record, rows, table, table_at};
@@ -314,17 +314,20 @@ async fn how_far_a_run_is_can_be_seen_while_it_reads() {
         let request = RunRequest::new("sums", RunTime::EventClock);
         batch.run(request, Arc::new(now), &|_| {}).await
     });
-    let mut seen = 0;
+    let mut seen = None;
     until("a report of the run", async || {
         let state = harness.catalog.state().await.unwrap();
-        seen = state.runs.iter().find(|run| run.status == RunStatus::Running).map_or(0, |run| run.events_read);
-        seen > 0
+        let reported = state.runs.iter().find(|run| run.status == RunStatus::Running && run.events_read > 0);
+        seen = reported.map(|run| (run.events_read, run.strategy));
+        seen.is_some()
     })
     .await;
     node.refresh().await.unwrap();
     gate.set(Way::Fine);
     let run = running.await.unwrap().unwrap();
-    assert!((1..=30_040).contains(&seen), "{seen}");
+    let (events_read, strategy) = seen.unwrap();
+    assert!((1..=30_040).contains(&events_read), "{events_read}");
+    assert_eq!(strategy, Some(Strategy::Full), "so `status` knows that it recomputes");
     assert_eq!((run.status, run.events_read), (RunStatus::Succeeded, 30_040));
     let ended = harness.catalog.state().await.unwrap();
     assert!(ended.runs.iter().all(|run| run.status == RunStatus::Succeeded && run.events_read == 30_040), "no report comes after the end");

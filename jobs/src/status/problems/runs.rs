@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 
 use catalog::{Comparison, DefinitionKind, DefinitionStatus, RunRecord, RunStatus, StateDifference, abandoned};
+use chrono::DateTime;
 use committed::lacking::waits_for_run;
 use committed::registry::{LiveView, Registry};
 use engine::events::format_timestamp;
 use engine::fresh::ViewVersion;
+use types::Strategy;
 use types::tiles::Micros;
 use uuid::Uuid;
 
@@ -20,6 +22,8 @@ use crate::scheduler::{due_runs, newest_runs};
 const LATE_US: Micros = 2 * 60_000_000;
 /// A run that failed once is retried; two failures are a pattern.
 const FAILURES: u32 = 2;
+/// A full run may take this many periods of its view's schedule.
+const PERIODS: usize = 3;
 
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
     // Only reads: the commits that would close these runs are not made.
@@ -29,6 +33,8 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
     found.extend(differing(facts));
     if let Some(Ok(registry)) = &facts.registry {
         found.extend(overdue(facts, registry));
+        let is_dead = |run: &RunRecord| closable.iter().any(|(dead, _)| dead.id == run.id);
+        found.extend(registry.views.iter().filter_map(|view| slow(facts, view, is_dead)));
         found.extend(unbuilt(facts, registry));
         found.extend(formats(facts, registry));
     }
@@ -142,6 +148,45 @@ fn overdue(facts: &Facts, registry: &Registry) -> Vec<Problem> {
         });
     }
     found
+}
+
+/// A full run that goes on, or will come again by the view's options, and in which `PERIODS` runs would have begun.
+fn slow(facts: &Facts, view: &LiveView, is_dead: impl Fn(&RunRecord) -> bool) -> Option<Problem> {
+    let (definition, strategy) = (&view.definition, Some(Strategy::Full));
+    let is_of_view = |run: &&RunRecord| run.view == view.name && run.version == view.version && run.strategy == strategy;
+    let run = facts.state.runs.iter().filter(is_of_view).max_by_key(|run| run.started_at)?;
+    let is_running = run.status == RunStatus::Running && !is_dead(run);
+    let comes_again = definition.strategy == strategy || definition.full_every.is_some();
+    let began = run.started_at?;
+    let until = match run.status {
+        RunStatus::Running if is_running => facts.now,
+        RunStatus::Succeeded if comes_again => run.ended_at?,
+        _ => return None,
+    };
+    let missed = definition.upcoming(DateTime::from_timestamp_micros(began)?, PERIODS);
+    if missed.len() < PERIODS || missed.last()?.timestamp_micros() > until {
+        return None;
+    }
+    let (took, name) = (for_time(until.saturating_sub(began)), &view.name);
+    let lasts = if is_running { format!("a full run has been under way for {took}") } else { format!("the last full run took {took}") };
+    Some(Problem {
+        fault: Fault::RunSlow,
+        severity: Severity::Notice,
+        what: format!(
+            "{name} (version {}): {lasts}, more than {PERIODS} periods of its schedule ({})",
+            view.version,
+            definition.schedule.as_ref()?
+        ),
+        cause: "it reads all archived events that still count, and takes longer the more there are".into(),
+        effect: "the view has no other run meanwhile: answers stay correct but become slower, as they merge every checkpoint since \
+            the snapshot before"
+            .into(),
+        next_step: match (definition.strategy == strategy, definition.full_every) {
+            (true, _) => format!("leave `strategy = 'full'` out of {name}, so that its runs add what is new, or choose a longer period"),
+            (false, Some(_)) => format!("choose a longer `full_every` for {name}, or give runs more memory and cores in [batch]"),
+            (false, None) => "wait: the runs after it add what is new".into(),
+        },
+    })
 }
 
 /// Returns why a run waits, if others are under way.

@@ -3,6 +3,7 @@ use catalog::{
     DefinitionStatus, GapRecord, LeaseRecord, PartitionRecord, RunRecord, RunStatus, SnapshotRecord, StateDifference,
 };
 use engine::functions::Functions;
+use types::Strategy;
 use types::files::{FileKind, FileRecord};
 use types::vector::Offset;
 use uuid::Uuid;
@@ -487,6 +488,22 @@ const CASES: &[Case] = &[
         ],
     ),
     (
+        Fault::RunSlow,
+        Severity::Notice,
+        |facts| {
+            let slow = RunRecord { strategy: Some(Strategy::Full), ended_at: None, ..run(RunStatus::Running, 1) };
+            facts.state.runs.push(RunRecord { started_at: Some(NOW - 80 * HOUR), ..slow });
+            facts.state.leases.push(lease("run/v@1", NOW + 1, "pay/0:1"));
+        },
+        [
+            "v (version 1): a full run has been under way for 3 d, more than 3 periods of its schedule (every 1d)",
+            "it reads all archived events that still count, and takes longer the more there are",
+            "the view has no other run meanwhile: answers stay correct but become slower, as they merge every checkpoint since the snapshot \
+             before",
+            "wait: the runs after it add what is new",
+        ],
+    ),
+    (
         Fault::VersionUnbuilt,
         Severity::Warning,
         |facts| {
@@ -877,9 +894,32 @@ async fn nothing_is_reported_about_an_installation_that_is_well() {
 }
 
 #[tokio::test]
+async fn a_full_run_that_takes_long_is_reported_after_its_end_if_it_will_come_again() {
+    let next_steps = async |option: &str| {
+        let mut facts = healthy().await;
+        facts.state.definitions.rewrite(|all| all.iter_mut().for_each(|record| record.sql = record.sql.replace("every = '1d'", option)));
+        facts.registry = Some(Ok(Registry::load(&facts.state, &Functions::standard()).await.unwrap()));
+        let full = RunRecord { strategy: Some(Strategy::Full), ..run(RunStatus::Succeeded, 1) };
+        facts.state.runs.push(RunRecord { started_at: Some(NOW - 80 * HOUR), ..full });
+        let slow = problems(&facts).into_iter().filter(|problem| problem.fault == Fault::RunSlow);
+        slow.map(|problem| (problem.what, problem.next_step)).collect::<Vec<_>>()
+    };
+    let what = "v (version 1): the last full run took 3 d, more than 3 periods of its schedule (every 1d)";
+    let cases = [
+        ("every = '1d', strategy = 'full'", "leave `strategy = 'full'` out of v"),
+        ("every = '1d', full_every = '7d'", "choose a longer `full_every` for v"),
+    ];
+    for (option, step) in cases {
+        let found = next_steps(option).await;
+        assert!(found.len() == 1 && found[0].0 == what && found[0].1.starts_with(step), "{option}: {found:?}");
+    }
+    assert!(next_steps("every = '7d', strategy = 'full'").await.is_empty());
+}
+
+#[tokio::test]
 async fn what_is_no_fault_is_not_reported() {
     type Change = fn(&mut Facts);
-    let quiet: [(&str, Change); 11] = [
+    let quiet: [(&str, Change); 13] = [
         ("a record that came a moment ago, after an hour without any", |facts| {
             moved_at(facts, NOW - HOUR);
             end(facts, 0, 0, 101);
@@ -904,6 +944,15 @@ async fn what_is_no_fault_is_not_reported() {
         ("a run under way", |facts| {
             facts.state.runs.push(run(RunStatus::Running, 1));
             facts.state.leases.push(lease("run/v@1", NOW + 1, "pay/0:1"));
+        }),
+        ("a full run under way for two periods of its schedule", |facts| {
+            let full = RunRecord { strategy: Some(Strategy::Full), ended_at: None, ..run(RunStatus::Running, 1) };
+            facts.state.runs.push(RunRecord { started_at: Some(NOW - 50 * HOUR), ..full });
+            facts.state.leases.push(lease("run/v@1", NOW + 1, "pay/0:1"));
+        }),
+        ("a full run that took long, and that nothing asks for again", |facts| {
+            let full = RunRecord { strategy: Some(Strategy::Full), ..run(RunStatus::Succeeded, 1) };
+            facts.state.runs.push(RunRecord { started_at: Some(NOW - 80 * HOUR), ..full });
         }),
         ("files that the collector marked a minute ago", |facts| facts.marked_for_deletion = Some((12, NOW - MINUTE))),
         ("an alert that is run", |facts| facts.alerts = vec![alert("silent", Some("w1"), NOW - HOUR)]),
