@@ -13,7 +13,7 @@ use types::vector::Vector;
 use types::{Result, Strategy};
 
 use crate::attempt::{manifest_before, view_of};
-use crate::basis::Basis;
+use crate::basis::{Basis, is_compared};
 use crate::decide::{RunInputs, RunTime, version_to_run};
 use crate::due_tiers::first_due;
 use crate::from_checkpoints::countable;
@@ -43,6 +43,9 @@ pub struct RunPlan {
     pub archive: FileTotals,
     /// The parts of the snapshot that it would merge into one.
     pub merged: FileTotals,
+    /// What the comparison with the snapshot before would read, beside the new snapshot: that one, and the states since
+    /// its cut. None if nothing would be compared.
+    pub compared: FileTotals,
     /// About what it would write; `None` for a first run. Of an incremental run at most this, but for its join.
     pub written_bytes: Option<i64>,
 }
@@ -60,10 +63,10 @@ impl<'f> FromIterator<&'f FileRecord> for FileTotals {
 }
 
 impl Batch {
-    /// Says what a run of a view would do now. Nothing is written.
+    /// Says what a run of a view would do now. Nothing is written. `compare`: as in [`RunRequest`](crate::RunRequest).
     ///
     /// Errors: `NotFound` for a view that is not there; `Unavailable` if the storage does not answer.
-    pub async fn plan(&self, view: &str, t: RunTime, mode: RunMode, now: Micros) -> Result<RunPlan> {
+    pub async fn plan(&self, view: &str, t: RunTime, (mode, compare): (RunMode, bool), now: Micros) -> Result<RunPlan> {
         let state = self.catalog.state().await?;
         let version = version_to_run(&state, view)?;
         let run = RunRecord { cut: Some(state.vector()), ..RunRecord::requested(view.into(), version) };
@@ -73,6 +76,9 @@ impl Batch {
         let inputs = RunInputs::at_cut(&state, &run, (live, before.as_ref()), t)?;
         let basis = Basis::decide(&state, live, before.as_ref(), (inputs.t, mode), now);
         let (from, strategy) = (StatesFrom::decide(live, mode), basis.strategy(live, mode));
+        let is_recomputed = matches!(strategy, Strategy::Full | Strategy::Replay);
+        let comparable = before.as_ref().filter(|before| compare && is_recomputed && is_compared(&state, live, before, (inputs.t, mode)));
+        let compared = comparable.map(|before| compared_files(&state, live, before)).unwrap_or_default();
         let plan = match basis {
             Basis::Archive(why) => RunPlan {
                 why: Some(why.to_owned()),
@@ -88,8 +94,16 @@ impl Batch {
             },
             Basis::Snapshot(before) => incremental(&state, live, &before, from, strategy, inputs)?,
         };
-        Ok(plan)
+        Ok(RunPlan { compared, ..plan })
     }
+}
+
+/// The files of a snapshot, and the states that were committed since.
+fn compared_files(state: &CatalogState, live: &LiveView, before: &Manifest) -> FileTotals {
+    let checkpoints = checkpoints_after(state, &live.streams(), &before.cut).unwrap_or_default();
+    let states: FileTotals = checkpoints.iter().flat_map(|checkpoint| state.readable_of(checkpoint.id, FileKind::States)).collect();
+    let of_tiers = before.tiers().map(Tier::bytes).sum::<i64>();
+    FileTotals { files: states.files + before.state_files().count(), bytes: states.bytes + of_tiers }
 }
 
 fn incremental(
@@ -148,6 +162,7 @@ fn empty(live: &LiveView, strategy: Strategy, cut: Vector) -> RunPlan {
         states_objects: FileTotals::default(),
         archive: FileTotals::default(),
         merged: FileTotals::default(),
+        compared: FileTotals::default(),
         written_bytes: None,
     }
 }

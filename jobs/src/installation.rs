@@ -398,9 +398,9 @@ impl Installation {
         Ok(None)
     }
 
-    /// Says what a run of a view would read and write now.
-    pub async fn plan_run(&self, view: &str, mode: RunMode) -> Result<batch::RunPlan> {
-        self.batch().plan(view, self.run_time(), mode, now()).await
+    /// Says what a run of a view would read and write now; `compare` as in [`Installation::recompute_view`].
+    pub async fn plan_run(&self, view: &str, mode: RunMode, compare: bool) -> Result<batch::RunPlan> {
+        self.batch().plan(view, self.run_time(), (mode, compare), now()).await
     }
 
     async fn run(&self, view: &str, mode: RunMode, compare: bool, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {

@@ -228,7 +228,7 @@ impl Harness {
         let request = batch::RunRequest { mode, ..batch::RunRequest::new(view, t) };
         let batch = self.batch_layer(memory_limit_bytes);
         let before = self.ended_runs(view).await;
-        let planned = batch.plan(view, t, mode, now()).await;
+        let planned = batch.plan(view, t, (mode, true), now()).await;
         let run = batch.run(request, Arc::new(now), &|_| {}).await?;
         // Nobody committed in between, and what is new fitted the memory limit.
         let is_planned = |planned: &batch::RunPlan| run.cut.as_ref() == Some(&planned.cut) && run.strategy == Some(planned.strategy);

@@ -91,7 +91,7 @@ pub(super) fn run_text(report: &RunReport) -> String {
 
 async fn plan(context: &Context, args: &RunArgs) -> Result<Done> {
     let mode = if args.full { RunMode::Full } else { RunMode::ByStrategy };
-    let plan = context.installation().await?.plan_run(&args.view, mode).await?;
+    let plan = context.installation().await?.plan_run(&args.view, mode, !args.no_compare).await?;
     context.output.print(&plan, || plan_text(&plan))?;
     Ok(Done::Success)
 }
@@ -114,6 +114,9 @@ fn plan_text(plan: &RunPlan) -> String {
     text += &format!("  archive files   {}\n", files(&plan.archive));
     if plan.merged.files > 0 {
         text += &format!("  files merged    {}\n", files(&plan.merged));
+    }
+    if plan.compared.files > 0 {
+        text += &format!("  files compared  {}\n", files(&plan.compared));
     }
     let written = plan.written_bytes.map_or("not known before it ran".to_owned(), |bytes| {
         let most = if plan.strategy != Strategy::Full { "at most " } else { "about " };

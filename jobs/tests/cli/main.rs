@@ -379,6 +379,9 @@ fn a_new_user_gets_from_a_file_to_a_verified_answer() {
         planned.starts_with("a run of orders_by_customer (version 1) would be full: it was asked for\n  events          60\n"),
         "{planned}"
     );
+    assert!(planned.contains("\n  files compared  "), "{planned}");
+    let uncompared = project.json(&["batch", "run", "orders_by_customer", "--full", "--no-compare", "--dry-run"]);
+    assert_eq!(uncompared["compared"]["files"], 0);
     assert_eq!(project.json(&["batch", "run", "orders_by_customer", "--dry-run"])["skipped"], true);
     let full = project.json(&["batch", "run", "orders_by_customer", "--full"]);
     assert_eq!((&full["comparison"]["differences"], &full["comparison"]["error"]), (&0.into(), &Value::Null), "{full}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use basestream_tests::{Harness, now};
-use batch::{ReplayFrom, RunTime};
+use batch::{FileTotals, ReplayFrom, ReplayRequest, RunMode, RunTime};
 use catalog::DefinitionKind::{Stream, View};
 use catalog::{Add, Commit, Comparison, DamageRecord, GapRecord, RunStatus, SnapshotRecord};
 use engine::fresh::ViewVersion;
@@ -266,6 +266,25 @@ async fn a_recomputation_gives_the_states_that_incremental_runs_kept() {
     let run = &site.harness.catalog.runs(Some("counts"), 1).await.unwrap()[0];
     assert_eq!((run.comparison.as_ref(), run.tiers), (Some(&comparison), 1));
     assert!(run.bytes_read > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_says_what_a_comparison_reads() {
+    let site = with_tiers().await;
+    let planned = async |mode, compare| {
+        let batch = site.harness.batch_layer(256 << 20);
+        batch.plan("counts", RunTime::At(now()), (mode, compare), now()).await.unwrap().compared
+    };
+    let replay = RunMode::Replay(ReplayRequest { from: ReplayFrom::Archive, events_a_second: None });
+    let compared = planned(RunMode::Full, true).await;
+    assert_eq!(planned(replay, true).await, compared);
+    for (mode, compare) in [(RunMode::Full, false), (replay, false), (RunMode::ByStrategy, true)] {
+        assert_eq!(planned(mode, compare).await, FileTotals::default(), "{mode:?}");
+    }
+    let read = site.recompute("counts").await.bytes_read;
+    assert_eq!(compared.bytes + site.manifest("counts").await.base.bytes(), read, "beside the new snapshot");
+    let files = compared.files;
+    assert!(files > 2, "those of the tiers, and the states since the cut: {files}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
