@@ -6,7 +6,7 @@ use types::tiles::Micros;
 
 /// The base is rewritten once this part of what it held when it was pruned may have expired: a steady stream would be
 /// written too often with a smaller part.
-const EXPIRED_PART: Micros = 4;
+const EXPIRED_PART: Micros = 3;
 
 /// The place of the oldest tier that a run at `t` merges with all newer ones; after the last tier if none is due.
 pub(crate) fn first_due(before: &Manifest, view: &LiveView, t: Micros) -> usize {

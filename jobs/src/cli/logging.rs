@@ -22,8 +22,8 @@ const AUDIT: &str = "audit=info";
 pub(super) enum Usual {
     /// By commands that run continuously: what they do, and who changed what.
     Work,
-    /// By other commands: what may be wrong. Who changed what is a line of their log but on a terminal: its user reads on
-    /// standard output what they did.
+    /// By other commands: what may be wrong. Who changed what is a line of their log but on a terminal: its user reads
+    /// on standard output what they did.
     Warnings,
     /// By the demo, whose project is its own: only what may be wrong.
     WarningsAlone,

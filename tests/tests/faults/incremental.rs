@@ -165,7 +165,7 @@ async fn what_has_expired_goes_though_nothing_is_new() {
 
 /// Otherwise a base would keep what has expired until all of it has.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quiet_view_is_pruned_each_quarter_of_its_window_until_it_is_empty() {
+async fn a_quiet_view_is_pruned_each_third_of_its_window_until_it_is_empty() {
     let site = Site::new().await;
     site.append("s", &["a", "b"]).await;
     let (t, minute) = (now(), 60_000_000);
