@@ -29,6 +29,8 @@ pub enum Decision<'a> {
 pub struct Decider {
     /// The running maximum of record timestamps: the partition's time.
     clock: Option<Micros>,
+    /// The running maximum of accepted events' record timestamps.
+    max_received: Option<Micros>,
     max_event_time: Option<Micros>,
     max_future_us: Micros,
     ids: RecentIds,
@@ -36,6 +38,9 @@ pub struct Decider {
 
 impl Decider {
     /// Continues from a partition's committed values; its ids are then passed in with [`Decider::remember`].
+    ///
+    /// The catalog has no maximum of accepted records alone, so theirs begins at the clock, which duplicates and dead
+    /// letters move too. A later timestamp of one of these counts until an accepted record has it.
     pub fn new(
         clock: Option<Micros>,
         max_event_time: Option<Micros>,
@@ -44,7 +49,7 @@ impl Decider {
         space: &IdSpace,
     ) -> Self {
         let ids = RecentIds::new(dedup_within.map(micros), space);
-        Self { clock, max_event_time, max_future_us: micros(max_future), ids }
+        Self { clock, max_received: clock, max_event_time, max_future_us: micros(max_future), ids }
     }
 
     /// Adds the id of an event that was accepted earlier. Errors as in [`Decider::decide`].
@@ -69,12 +74,18 @@ impl Decider {
         {
             return Ok(Decision::Duplicate);
         }
+        self.max_received = self.max_received.max(Some(record.timestamp));
         self.max_event_time = self.max_event_time.max(Some(event.event_time()));
         Ok(Decision::Accept(event))
     }
 
     pub fn clock(&self) -> Option<Micros> {
         self.clock
+    }
+
+    /// Returns when the log received the accepted events: the greatest of their record timestamps.
+    pub(crate) fn max_received(&self) -> Option<Micros> {
+        self.max_received
     }
 
     pub fn max_event_time(&self) -> Option<Micros> {

@@ -204,7 +204,7 @@ impl Epoch {
     fn close_partitions(&mut self) -> Result<MicroBatch> {
         let mut closed = MicroBatch::default();
         for (source, AssignedPartition { state, open, refused, .. }) in &mut self.assigned {
-            let newest_before = state.newest_before();
+            let (newest_before, received_before) = (state.newest_before(), state.received_before());
             let Some(Range { start, end }) = state.close() else { continue };
             closed.start.set(state.id.clone(), start);
             closed.end.set(state.id.clone(), end);
@@ -231,6 +231,7 @@ impl Epoch {
                 end,
                 dead_letters: std::mem::take(refused),
                 newest_before,
+                received_before,
                 ids_since: state.ids_since(),
                 events,
             });

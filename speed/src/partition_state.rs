@@ -36,6 +36,8 @@ pub struct PartitionState {
     open_from: Offset,
     /// The greatest event time of what was accepted before it.
     newest_before: Option<Micros>,
+    /// The greatest record timestamp of it.
+    received_before: Option<Micros>,
 }
 
 /// The outcomes of a partition's records in the epoch.
@@ -49,7 +51,7 @@ struct Counts {
 impl PartitionState {
     /// Begins at the committed position `start`, with a decider that knows what was accepted before it.
     pub fn new(id: PartitionId, identity: String, decider: Decider, start: Offset) -> Self {
-        let newest_before = decider.max_event_time();
+        let (newest_before, received_before) = (decider.max_event_time(), decider.max_received());
         Self {
             id,
             identity,
@@ -61,6 +63,7 @@ impl PartitionState {
             mark: None,
             open_from: start,
             newest_before,
+            received_before,
         }
     }
 
@@ -95,12 +98,18 @@ impl PartitionState {
     pub fn close(&mut self) -> Option<Range<Offset>> {
         let from = std::mem::replace(&mut self.open_from, self.position);
         self.newest_before = self.decider.max_event_time();
+        self.received_before = self.decider.max_received();
         (from < self.position).then_some(from..self.position)
     }
 
     /// Returns the greatest event time of what was accepted before the open micro-batch.
     pub fn newest_before(&self) -> Option<Micros> {
         self.newest_before
+    }
+
+    /// Returns the greatest record timestamp of what was accepted before the open micro-batch.
+    pub(crate) fn received_before(&self) -> Option<Micros> {
+        self.received_before
     }
 
     /// Returns since when the ids of accepted records are held ([`Decider::ids_since`]).

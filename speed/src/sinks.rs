@@ -84,6 +84,8 @@ pub struct Accepted {
     pub dead_letters: Vec<Offset>,
     /// The greatest event time of what was accepted before it.
     pub newest_before: Option<Micros>,
+    /// The greatest record timestamp of what was accepted before it: when the log received it.
+    pub received_before: Option<Micros>,
     /// Since when the ids of accepted records were held at its end: a duplicate in it, of a record with this timestamp
     /// or a later one, repeats that record and none after it. `None` if ids are not compared.
     pub ids_since: Option<Micros>,

@@ -59,7 +59,8 @@ impl EmbeddedLog {
         Self::open_with_clock(folder, Arc::new(|| chrono::Utc::now().timestamp_micros())).await
     }
 
-    async fn open_with_clock(folder: &Path, clock: Clock) -> Result<EmbeddedLog> {
+    /// The same, with records that are timestamped by this clock. Tests simulate one.
+    pub async fn open_with_clock(folder: &Path, clock: Clock) -> Result<EmbeddedLog> {
         let store = Arc::new(Store::open(folder).await?);
         let (sender, appends) = watch::channel(Appends::default());
         let writer = writer::Writer::start(store.clone(), clock.clone(), sender);

@@ -105,6 +105,23 @@ fn an_event_past_max_future_is_a_dead_letter_and_does_not_move_the_event_clock()
 }
 
 #[test]
+fn only_accepted_events_are_received_and_a_new_owner_begins_at_the_clock() {
+    let decoder = decoder("1s");
+    let mut decider = Decider::new(None, None, Duration::from_secs(10), decoder.definition().dedup_within, &space());
+    let mut received = Vec::new();
+    // Accepted, accepted with an earlier timestamp, a duplicate, and a dead letter.
+    let records = [record(0, 3_000_000, 1, 0), record(1, 2_000_000, 2, 0), record(2, 3_500_000, 1, 0), record(3, 9_000_000, 3, 99_000_000)];
+    for record in &records {
+        decider.decide(&decoder, record).unwrap();
+        received.push(decider.max_received());
+    }
+    assert_eq!(received, [Some(3_000_000); 4]);
+    assert_eq!(decider.clock(), Some(9_000_000));
+    let next = Decider::new(decider.clock(), decider.max_event_time(), Duration::from_secs(10), None, &space());
+    assert_eq!(next.max_received(), Some(9_000_000));
+}
+
+#[test]
 fn the_reason_of_an_event_past_max_future_has_its_time_the_clock_and_the_setting() {
     let decoder = decoder("1s");
     let mut decider = Decider::new(None, None, Duration::from_secs(10), None, &space());

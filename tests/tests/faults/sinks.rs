@@ -4,17 +4,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use basestream_tests::services::needed;
 use basestream_tests::{Harness, now};
-use batch::{Known, RunTime};
+use batch::{BacktestClock, Known, RunTime};
 use catalog::DefinitionKind;
 use definitions::parse;
 use engine::fresh::Fresh;
+use event_log::embedded::EmbeddedLog;
 use event_log::{Consumer, Fetched, Log, LogOutput, NewRecord, OutputAppender, PartitionBounds, Subscription, TakenOutput, TopicPartition};
 use event_sinks::{SinkSettings, Sinks, open_node, source_of};
 use jobs::outputs::OutputReader;
@@ -24,7 +25,7 @@ use serde_json::{Value, json};
 use serving::ServingClock;
 use speed::WorkerProgress;
 use tokio_util::sync::CancellationToken;
-use types::tiles::Micros;
+use types::tiles::{Clock, Micros};
 use types::vector::Offset;
 use types::{Error, Result};
 use uuid::Uuid;
@@ -44,6 +45,8 @@ const HOUR: Micros = 60 * MINUTE;
 const BEGIN: Micros = 1_772_000_000_000_000;
 const PARTITIONS: u32 = 2;
 const KEYS: u8 = 4;
+/// As many numbers of events as there are in two hours.
+const PAUSE: usize = 240;
 
 // The topics `in`, `out`, `out_before` and `out_other` get a name of their own for each run.
 const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL OPTIONS (unit = 'us'), k TEXT, u TEXT, x BIGINT)
@@ -93,6 +96,11 @@ struct Expected {
     event: (Micros, i64, Value),
 }
 
+/// When the event of this number happens, unless it is late.
+fn time_of(number: usize) -> Micros {
+    BEGIN + number as Micros * MINUTE / 2
+}
+
 /// One event of the log, as JSON.
 fn event(rng: &mut StdRng, number: usize) -> (Option<String>, String) {
     if rng.random_ratio(1, 40) {
@@ -102,21 +110,21 @@ fn event(rng: &mut StdRng, number: usize) -> (Option<String>, String) {
     // Some are the same as an earlier one, and some are late.
     let id = if rng.random_ratio(1, 10) { number.saturating_sub(rng.random_range(1..20)) } else { number };
     let late = if rng.random_ratio(1, 5) { rng.random_range(0..3 * HOUR) } else { 0 };
-    let time = BEGIN + number as Micros * MINUTE / 2 - late;
+    let time = time_of(number) - late;
     let user = format!("{}-u{}", key.as_deref().unwrap_or_default(), rng.random_range(0..3));
     let value = json!({ "id": format!("e{id}"), "ts": time, "k": key, "u": user, "x": rng.random_range(0..9) });
     (key, value.to_string())
 }
 
-/// Walks through the partitions of the log. Links are between events of one key alone, so that they too follow from one
+/// Walks through the partitions of the log, with windows that end at the time by this clock. Links are between events of one key alone, so that they too follow from one
 /// partition.
-async fn expected(harness: &Harness, test_log: &TestLog) -> BTreeMap<(i32, i64), Expected> {
+async fn expected(harness: &Harness, test_log: &TestLog, clock: ServingClock) -> BTreeMap<(i32, i64), Expected> {
     let mut expected = BTreeMap::new();
     let partitions = harness.log.bounds(&test_log.topic("in")).await.unwrap().len();
     for partition in 0..partitions as i32 {
         let source = TopicPartition { topic: test_log.topic("in").into(), partition };
         let fetched = harness.log.read(&source, Offset(0), 100_000).await.unwrap();
-        let (mut ids, mut newest) = (HashSet::new(), Micros::MIN);
+        let (mut ids, mut t) = (HashSet::new(), Micros::MIN);
         let mut of_key: HashMap<Value, Vec<(Micros, i64)>> = HashMap::new();
         let mut linked: HashMap<Value, BTreeMap<String, BTreeSet<i64>>> = HashMap::new();
         for record in &fetched.records {
@@ -125,8 +133,11 @@ async fn expected(harness: &Harness, test_log: &TestLog) -> BTreeMap<(i32, i64),
                 continue;
             }
             let (time, x, key) = (value["ts"].as_i64().unwrap(), value["x"].as_i64().unwrap(), value["k"].clone());
-            newest = newest.max(time);
-            let from = (newest - HOUR).div_euclid(MINUTE) * MINUTE;
+            t = t.max(match clock {
+                ServingClock::Wall => record.timestamp,
+                ServingClock::Event => time,
+            });
+            let from = (t - HOUR).div_euclid(MINUTE) * MINUTE;
             let row = |events: &[(Micros, i64)]| {
                 let in_window: Vec<i64> = events.iter().filter(|(time, _)| *time >= from).map(|(_, x)| *x).collect();
                 let last = events.iter().map(|(time, _)| *time).max();
@@ -197,6 +208,11 @@ impl Flaky {
             Append { is_lost, is_repeated, has_no_reply: rng.random_ratio(1, 15) }
         };
         Arc::new(Flaky { log, append: Arc::new(append), failed: failed.clone() })
+    }
+
+    /// The log of a process, whose name is the seed.
+    async fn of_process(test_log: &TestLog, name: &str, failed: &Arc<AtomicUsize>) -> Arc<Flaky> {
+        Self::at_random(test_log.log().await, name.bytes().map(u64::from).sum(), failed)
     }
 }
 
@@ -285,13 +301,17 @@ struct Process {
 
 impl Process {
     async fn start(harness: &Harness, test_log: &TestLog, name: &str, failed: &Arc<AtomicUsize>) -> Process {
-        let seed = name.bytes().map(u64::from).sum();
-        Self::start_on(harness, test_log, name, Flaky::at_random(test_log.log().await, seed, failed)).await
+        Self::start_on(harness, test_log, name, Flaky::of_process(test_log, name, failed).await).await
     }
 
     async fn start_on(harness: &Harness, test_log: &TestLog, name: &str, log: Arc<Flaky>) -> Process {
         let fresh = Fresh::default();
         let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
+        Self::start_with(harness, test_log, name, log, (node, fresh))
+    }
+
+    /// With a node that reads these fresh layers.
+    fn start_with(harness: &Harness, test_log: &TestLog, name: &str, log: Arc<Flaky>, (node, fresh): (serving::Node, Fresh)) -> Process {
         let mut speed = harness.speed(name, Duration::from_millis(150), Some(fresh));
         (speed.log, speed.settings.group) = (log.log.clone(), test_log.group());
         let (progress, functions) = (speed.progress.clone(), harness.functions.clone());
@@ -330,6 +350,61 @@ async fn asked_all_the_time(node: &serving::Node, stop: &CancellationToken) {
     }
 }
 
+/// By which clock processes answer. The wall clock, by which the log timestamps what is appended too, is as late as the
+/// events that arrive.
+struct TestClock {
+    kind: ServingClock,
+    wall: Arc<AtomicI64>,
+}
+
+impl TestClock {
+    fn new(kind: ServingClock) -> TestClock {
+        TestClock { kind, wall: Arc::new(AtomicI64::new(BEGIN)) }
+    }
+
+    fn wall(&self) -> Clock {
+        let wall = self.wall.clone();
+        Arc::new(move || wall.load(Ordering::Relaxed))
+    }
+
+    /// It is as late as the event of this number.
+    fn advance_to(&self, number: usize) {
+        self.wall.store(time_of(number), Ordering::Relaxed);
+    }
+
+    /// The log to which events are appended.
+    async fn log(&self, harness: &Harness, test_log: &TestLog) -> Arc<dyn Log> {
+        match self.kind {
+            ServingClock::Wall => Arc::new(EmbeddedLog::open_with_clock(&harness.path().join("log"), self.wall()).await.unwrap()),
+            ServingClock::Event => test_log.log().await,
+        }
+    }
+
+    async fn start(&self, harness: &Harness, test_log: &TestLog, name: &str, log: Arc<Flaky>) -> Process {
+        let fresh = Fresh::default();
+        let node = match self.kind {
+            ServingClock::Wall => harness.node_by(ServingClock::Wall, Some(fresh.clone()), self.wall()).await,
+            ServingClock::Event => harness.node(ServingClock::Event, Some(fresh.clone())).await,
+        };
+        Process::start_with(harness, test_log, name, log, (node.unwrap(), fresh))
+    }
+
+    /// A time after which every event comes: by the wall clock now.
+    fn of_run(&self) -> RunTime {
+        match self.kind {
+            ServingClock::Wall => RunTime::At(self.wall.load(Ordering::Relaxed)),
+            ServingClock::Event => RunTime::EventClock,
+        }
+    }
+
+    fn of_backtest(&self) -> BacktestClock {
+        match self.kind {
+            ServingClock::Wall => BacktestClock::Wall,
+            ServingClock::Event => BacktestClock::Event,
+        }
+    }
+}
+
 /// How events arrive, and how often the process is killed afterwards: this many times in four.
 struct Arrivals {
     least_events: usize,
@@ -339,16 +414,18 @@ struct Arrivals {
 
 /// A micro-batch has a few events.
 const FEW_AT_ONCE: Arrivals = Arrivals { least_events: 240, at_once: 1..30, kills_in_four: 1 };
+/// The same, and more arrive after each kill. They are decided once no window of theirs would reach back to them.
+const WITH_PAUSES: Arrivals = Arrivals { least_events: 240, at_once: 1..30, kills_in_four: 2 };
 /// A micro-batch is read in several sections.
 const MANY_AT_ONCE: Arrivals = Arrivals { least_events: 1_500, at_once: 1_200..1_400, kills_in_four: 4 };
 
-async fn run(seed: u64, kafka: Option<String>, arrivals: &Arrivals) {
+async fn run(seed: u64, kafka: Option<String>, arrivals: &Arrivals, clock: &TestClock) {
     show_logs();
     let mut rng = StdRng::seed_from_u64(seed);
     let mut harness = Harness::new().await.unwrap();
     let embedded = format!("file://{}", harness.path().join("log").display());
     let test_log = TestLog { url: kafka.unwrap_or(embedded), suffix: format!("-{}", Uuid::new_v4().simple()) };
-    harness.log = test_log.log().await;
+    harness.log = clock.log(&harness, &test_log).await;
     for topic in ["in", "out", "out_before", "out_other"] {
         harness.log.create_topic(&test_log.topic(topic), PARTITIONS).await.unwrap();
     }
@@ -358,35 +435,41 @@ async fn run(seed: u64, kafka: Option<String>, arrivals: &Arrivals) {
     let stream = test_log.sql(STREAM);
     let stream = [(DefinitionKind::Stream, "s", stream.as_str())];
     harness.define(&stream.into_iter().chain(views).chain(sinks).collect::<Vec<_>>()).await.unwrap();
-    let (mut number, mut lives) = (0, 0);
+    let (mut number, mut sent, mut lives) = (0, 0, 0);
     let failed = Arc::new(AtomicUsize::new(0));
-    let mut process = Process::start(&harness, &test_log, "w0", &failed).await;
+    let mut process = clock.start(&harness, &test_log, "w0", Flaky::of_process(&test_log, "w0", &failed).await).await;
     let began = Instant::now();
     // However slow the machine is, and how few its appends are, some fail. Many at once are few appends: they may all
     // succeed.
     let is_tried = || failed.load(Ordering::Relaxed) > 0 || arrivals.at_once.start > 1;
-    while number < arrivals.least_events || !is_tried() {
+    while sent < arrivals.least_events || !is_tried() {
         assert!(began.elapsed() < Duration::from_secs(120), "timed out: seed {seed}: no append has failed");
         let count = rng.random_range(arrivals.at_once.clone());
-        let events = (number..number + count).map(|number| event(&mut rng, number)).collect();
-        number += count;
-        harness.append(&test_log.topic("in"), PARTITIONS, events).await.unwrap();
+        append_events(&harness, &test_log, clock, &mut rng, number..number + count).await;
+        (number, sent) = (number + count, sent + count);
         tokio::time::sleep(Duration::from_millis(rng.random_range(0..120))).await;
         if rng.random_ratio(arrivals.kills_in_four, 4) && lives < 4 {
             lives += 1;
             process.kill().await;
-            process = Process::start(&harness, &test_log, &format!("w{lives}"), &failed).await;
+            if clock.kind == ServingClock::Wall {
+                let count = rng.random_range(arrivals.at_once.clone());
+                append_events(&harness, &test_log, clock, &mut rng, number..number + count).await;
+                (number, sent) = (number + count + PAUSE, sent + count);
+                clock.advance_to(number);
+            }
+            let name = format!("w{lives}");
+            process = clock.start(&harness, &test_log, &name, Flaky::of_process(&test_log, &name, &failed).await).await;
         }
         if rng.random_ratio(1, 6) {
             let view = if rng.random_bool(0.5) { "by_key" } else { "links" };
             // Another process may run it. On a slow machine some events may be without a record, of a time that the
             // snapshot does not keep any more: they would see a later one.
             if harness.committed("s", &test_log.topic("in")).await.is_ok() {
-                let _ = harness.batch(view, RunTime::EventClock).await;
+                let _ = harness.batch(view, clock.of_run()).await;
             }
         }
     }
-    let expected = expected(&harness, &test_log).await;
+    let expected = expected(&harness, &test_log, clock.kind).await;
     let after: BTreeMap<_, _> = expected.iter().filter_map(|(event, row)| Some((*event, row.after.clone()?))).collect();
     let before: BTreeMap<_, _> = expected.iter().map(|(event, row)| (*event, row.before.clone())).collect();
     let began = Instant::now();
@@ -399,7 +482,7 @@ async fn run(seed: u64, kafka: Option<String>, arrivals: &Arrivals) {
     process.finish().await;
     // A stream whose sink fails may be left out for a while: a process with a log that answers commits the rest.
     let answers = Flaky { log: test_log.log().await, append: Arc::new(|_| Append::default()), failed: failed.clone() };
-    let process = Process::start_on(&harness, &test_log, "last", Arc::new(answers)).await;
+    let process = clock.start(&harness, &test_log, "last", Arc::new(answers)).await;
     harness.committed("s", &test_log.topic("in")).await.unwrap();
     process.finish().await;
     assert!(lives > 0 && is_tried() && after.len() > 100, "seed {seed}: {lives} kills, {failed:?} failures, {} records", after.len());
@@ -410,23 +493,32 @@ async fn run(seed: u64, kafka: Option<String>, arrivals: &Arrivals) {
         }
         assert_eq!(found.len(), expected.len());
     }
-    backtested(&harness, &test_log, &expected).await;
+    backtested(&harness, &test_log, &expected, clock.of_backtest()).await;
+}
+
+/// Appends the events of these numbers, when the last one happens.
+async fn append_events(harness: &Harness, test_log: &TestLog, clock: &TestClock, rng: &mut StdRng, numbers: Range<usize>) {
+    clock.advance_to(numbers.end);
+    let events = numbers.map(|number| event(rng, number)).collect();
+    harness.append(&test_log.topic("in"), PARTITIONS, events).await.unwrap();
 }
 
 /// What ran live, and what the same sinks say of it from the archive.
-async fn backtested(harness: &Harness, test_log: &TestLog, expected: &BTreeMap<(i32, i64), Expected>) {
+async fn backtested(harness: &Harness, test_log: &TestLog, expected: &BTreeMap<(i32, i64), Expected>, clock: BacktestClock) {
     let all = (Micros::MIN, Micros::MAX);
+    let mut times: Vec<Micros> = expected.values().map(|row| row.event.0).collect();
+    times.sort_unstable();
+    let (from, to) = (times[times.len() / 3], times[2 * times.len() / 3]);
     for (name, sql) in [("before", EXCLUSIVE), ("after", INCLUSIVE)] {
         let live = put_out(harness, test_log, sql).await;
-        assert_eq!(backtest::scored(harness, name, all, Known::Log).await, live);
-        let (from, to) = (BEGIN + HOUR / 2, BEGIN + HOUR);
+        assert_eq!(backtest::scored(harness, name, all, (Known::Log, clock)).await, live);
         let in_range = |event: &(i32, i64)| (from..to).contains(&expected[event].event.0);
         let live: BTreeMap<_, _> = live.into_iter().filter(|(event, _)| in_range(event)).collect();
         assert!(live.len() > 10);
-        assert_eq!(backtest::scored(harness, name, (from, to), Known::Log).await, live);
+        assert_eq!(backtest::scored(harness, name, (from, to), (Known::Log, clock)).await, live);
     }
     let events = expected.iter().map(|(position, of_event)| (*position, of_event.event.clone())).collect();
-    let by_time = backtest::scored(harness, "before", (BEGIN - 4 * HOUR, BEGIN + 100 * HOUR), Known::Event).await;
+    let by_time = backtest::scored(harness, "before", (BEGIN - 4 * HOUR, BEGIN + 100 * HOUR), (Known::Event, clock)).await;
     for (event, (n, total)) in backtest::by_event_time(&events) {
         let found = &by_time[&event];
         assert_eq!((&found["n_1h"], &found["total_1h"]), (&json!(n), &json!(total)), "event {event:?}");
@@ -437,13 +529,20 @@ async fn backtested(harness: &Harness, test_log: &TestLog, expected: &BTreeMap<(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_accepted_event_has_one_record_with_what_it_saw() {
     for seed in seeds(4) {
-        run(seed, None, &FEW_AT_ONCE).await;
+        run(seed, None, &FEW_AT_ONCE, &TestClock::new(ServingClock::Event)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn by_the_wall_clock_an_event_saw_what_there_was_when_the_log_received_it() {
+    for seed in seeds(4) {
+        run(seed, None, &WITH_PAUSES, &TestClock::new(ServingClock::Wall)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_event_of_a_large_micro_batch_saw_those_before_it() {
-    run(7, None, &MANY_AT_ONCE).await;
+    run(7, None, &MANY_AT_ONCE, &TestClock::new(ServingClock::Event)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -451,6 +550,6 @@ async fn each_event_of_a_large_micro_batch_saw_those_before_it() {
 async fn the_same_on_kafka() {
     let [url] = needed(["BASESTREAM_TEST_KAFKA"]);
     for seed in seeds(2) {
-        run(seed, Some(url.clone()), &FEW_AT_ONCE).await;
+        run(seed, Some(url.clone()), &FEW_AT_ONCE, &TestClock::new(ServingClock::Event)).await;
     }
 }

@@ -112,19 +112,27 @@ impl OutputBatchBuilder {
     }
 }
 
-/// The time at which each event's rows are read: now, or by the clock of events the greatest event time of its
-/// partition up to this event.
+/// The time at which each event's rows are read: when the log received it, or by the clock of events the greatest event
+/// time of its partition up to this event. A backtest computes the same.
 fn times(read_view: &ReadView, accepted: &Accepted) -> Result<Vec<Micros>> {
-    let count = accepted.events.num_rows();
-    if read_view.clock == ServingClock::Wall {
-        return Ok(vec![read_view.now; count]);
-    }
-    let mut newest = accepted.newest_before.unwrap_or(Micros::MIN);
-    let times = times_in(&accepted.events, EVENT_TIME)?.iter().map(|time| {
-        newest = newest.max(*time);
-        newest
-    });
-    Ok(times.collect())
+    Ok(match read_view.clock {
+        ServingClock::Wall => received_times(accepted.received_before, timestamps_of(&accepted.events)?, read_view.now),
+        ServingClock::Event => running_maximum(accepted.newest_before, times_in(&accepted.events, EVENT_TIME)?).collect(),
+    })
+}
+
+/// When the log received each event: the greatest record timestamp so far. It is not later than now: producers that set
+/// the timestamps may have clocks that are ahead.
+fn received_times(before: Option<Micros>, timestamps: &[Micros], now: Micros) -> Vec<Micros> {
+    running_maximum(before, timestamps).map(|time| time.min(now)).collect()
+}
+
+/// The greatest time up to each of these. `before` is the greatest of those that came earlier.
+fn running_maximum(before: Option<Micros>, times: &[Micros]) -> impl Iterator<Item = Micros> {
+    times.iter().scan(before.unwrap_or(Micros::MIN), |greatest, time| {
+        *greatest = (*greatest).max(*time);
+        Some(*greatest)
+    })
 }
 
 /// Replaces times for which a view's snapshot has no tiles any more, because it was made for a later time, by the
@@ -133,7 +141,7 @@ pub(crate) fn answerable(mut times: Vec<Micros>, read_view: &ReadView, views: &[
     for view in views {
         let loaded = read_view.view(&view.name)?;
         let newest = read_view.t_of(&loaded.live);
-        // By the wall clock all events of a micro-batch have one time, and by theirs many have.
+        // Many events of a micro-batch have one time.
         for same in times.chunk_by_mut(|one, next| one == next) {
             let time = same[0];
             if !loaded.keeps(time) {
@@ -159,3 +167,6 @@ pub(crate) fn times_in<'e>(events: &'e RecordBatch, name: &str) -> Result<&'e [M
     let column = events.column_by_name(name).and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
     Ok(column.ok_or_else(|| Error::internal(format!("events lack {name}")))?.values())
 }
+
+#[cfg(test)]
+mod tests;

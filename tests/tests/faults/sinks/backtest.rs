@@ -14,12 +14,17 @@ use super::{HOUR, MINUTE};
 mod duckdb;
 
 /// The scored rows of a range by partition and offset, without their places. Each event at most once.
-pub(crate) async fn scored(harness: &Harness, sink: &str, (from, to): (Micros, Micros), known: Known) -> BTreeMap<(i32, i64), Value> {
+pub(super) async fn scored(
+    harness: &Harness,
+    sink: &str,
+    range: (Micros, Micros),
+    by: (Known, BacktestClock),
+) -> BTreeMap<(i32, i64), Value> {
     let registry = Registry::load(&harness.catalog.state().await.unwrap(), &harness.functions).await.unwrap();
-    scored_by(harness, &registry, sink, (from, to), known).await
+    scored_as(harness, &registry, sink, range, by).await
 }
 
-/// The same by the sinks of a registry.
+/// The same by the sinks of a registry, with the clock of events.
 pub(super) async fn scored_by(
     harness: &Harness,
     registry: &Registry,
@@ -30,7 +35,7 @@ pub(super) async fn scored_by(
     scored_as(harness, registry, sink, (from, to), (known, BacktestClock::Event)).await
 }
 
-/// The same by a clock.
+/// The same by the sinks of a registry and a clock.
 async fn scored_as(
     harness: &Harness,
     registry: &Registry,

@@ -32,7 +32,7 @@ async fn decided(harness: &Harness, test_log: &TestLog) -> BTreeMap<(i32, i64), 
         let time = engine::events::format_timestamp(*time);
         Some(json!({ "id": after["id"], "ts": time, "k": after["k"], "events": after["n_1h"], "decision": after["decision"] }))
     };
-    let events = expected(harness, test_log).await;
+    let events = expected(harness, test_log, ServingClock::Event).await;
     events.iter().filter_map(|(event, expected)| Some((*event, row(expected)?))).collect()
 }
 

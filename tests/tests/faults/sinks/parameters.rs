@@ -122,7 +122,7 @@ async fn judged(seed: u64) {
             process = Process::start(&harness, &test_log, &format!("w{lives}"), &failed).await;
         }
     }
-    let expected = expected(&harness, &test_log).await;
+    let expected = expected(&harness, &test_log, ServingClock::Event).await;
     let found = all_out(&harness, &test_log, expected.len()).await;
     process.finish().await;
     assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "each accepted event has a record");
@@ -172,6 +172,7 @@ async fn an_output_is_not_taken_over_with_values_from_before() {
         end: Offset(1),
         dead_letters: Vec::new(),
         newest_before: None,
+        received_before: None,
         ids_since: None,
         events: builder.finish().unwrap(),
     };

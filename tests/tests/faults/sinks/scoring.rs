@@ -76,7 +76,7 @@ async fn scored(seed: u64) {
         asked.extend(before.map(|outcome| ((0, stored.offset.0), outcome)));
         reported.extend(stored.outcome.map(|outcome| ((0, stored.offset.0), outcome)));
     }
-    let expected = expected(&harness, &test_log).await;
+    let expected = expected(&harness, &test_log, ServingClock::Event).await;
     let rows: BTreeMap<_, _> = expected.iter().filter_map(|(event, row)| Some((*event, row.after.clone()?))).collect();
     let began = Instant::now();
     while put_out(&harness, &test_log, INCLUSIVE).await.len() < rows.len() {
