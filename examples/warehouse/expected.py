@@ -1,4 +1,5 @@
-"""Computes what the view and the query must answer from readings.jsonl, in plain loops, and writes expected.json."""
+"""Computes what the view and the query must answer, and what the sinks must put out, from readings.jsonl, in plain
+loops, and writes expected.json."""
 
 import json
 from datetime import datetime
@@ -59,6 +60,32 @@ def critical(hot, names):
     return found
 
 
+def raised_alarms(arrived):
+    """A record for each hot reading that comes when the last 15 seconds have another one. The time is that of the newest
+    reading of the rack. Those of other racks in the same partition differ by at most two seconds, which changes nothing
+    here: every way to put the racks into partitions gives the same records."""
+    newest, hot, found = 0, [], []
+    for at, degrees in arrived:
+        newest = max(newest, at)
+        if degrees > 100:
+            seen = [other for other_at, other in hot if other_at >= newest - 15]
+            if seen:
+                found.append((at, max(seen + [degrees])))
+            hot.append((at, degrees))
+    return found
+
+
+def critical_alarms(alarms):
+    """A record for each alarm that comes when the last 30 seconds have a cooler one, with the coolest."""
+    newest, found = 0, []
+    for number, (at, heat) in enumerate(alarms):
+        newest = max(newest, at)
+        seen = [other for other_at, other in alarms[:number] if other_at >= newest - 30]
+        if seen and heat > min(seen):
+            found.append((at, heat, min(seen)))
+    return found
+
+
 def main():
     racks, names = {}, {}
     for line in open("readings.jsonl"):
@@ -68,6 +95,7 @@ def main():
         racks.setdefault(reading["rack_id"], []).append((at, reading["temperature"]))
     expected = {}
     for rack, readings in sorted(racks.items()):
+        raised = raised_alarms(readings)
         readings.sort()
         hot = [(at, degrees) for at, degrees in readings if degrees > 100]
         warm = [(at, degrees) for at, degrees in hot if degrees <= 110]
@@ -83,6 +111,10 @@ def main():
             "connections": 1 + sum(gap > 20 for gap in gaps),
             "silence": duration(int(max(gaps))),
             "critical": critical(hot, names),
+            "raised_alarms": {names[at]: {"heat": heat} for at, heat in raised},
+            "critical_alarms": {
+                names[at]: {"heat": heat, "coolest_30s": coolest} for at, heat, coolest in critical_alarms(raised)
+            },
         }
     with open("expected.json", "w") as file:
         json.dump(expected, file, indent=2)

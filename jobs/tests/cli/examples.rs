@@ -67,7 +67,7 @@ fn the_example_of_linked_devices_answers_as_its_readme_says() {
 fn the_example_of_the_warehouse_answers_as_its_readme_says() {
     let project = Project::from_example("warehouse");
     let check = text(&project.run(&["check"]).stdout);
-    assert!(check.ends_with("1 stream, 1 view and 1 alert: no errors\n"), "{check}");
+    assert!(check.ends_with("2 streams, 3 views, 2 sinks and 1 alert: no errors\n"), "{check}");
     let read = |file: &str| std::fs::read_to_string(project.path().join(file)).unwrap();
     let expected: Value = serde_json::from_str(&read("expected.json")).unwrap();
     let plain = |value: &Value| value.to_string().trim_matches('"').to_owned();
@@ -78,7 +78,8 @@ fn the_example_of_the_warehouse_answers_as_its_readme_says() {
         let mut count = 0;
         for row in racks["rows"].as_array().unwrap() {
             let rack = row["rack_id"].as_str().unwrap();
-            for (column, wanted) in expected[rack].as_object().unwrap().iter().filter(|(column, _)| *column != "critical") {
+            let of_view = |column: &str| !["critical", "raised_alarms", "critical_alarms"].contains(&column);
+            for (column, wanted) in expected[rack].as_object().unwrap().iter().filter(|(column, _)| of_view(column)) {
                 assert_eq!(plain(&row[format!("{column}_1d")]), plain(wanted), "{column} of {rack}");
             }
             let alarms = critical["rows"].as_array().unwrap().iter().filter(|alarm| alarm["rack_id"] == rack);
@@ -102,8 +103,10 @@ fn the_example_of_the_warehouse_answers_as_its_readme_says() {
 
     let up = project.up();
     project.json(&["ingest", "readings", "readings.jsonl"]);
-    project.wait_until_committed(1_060);
+    // The readings, and the alarms that one sink makes of them.
+    project.wait_until_committed(1_060 + 23);
     answers_as_expected();
+    alarms_are_put_out(&project, &expected);
     critical_racks_are_open_alerts(&project, &up.url);
     assert_success(&project.run(&["verify", "racks"]));
     assert_success(&project.run(&["batch", "run", "racks"]));
@@ -114,11 +117,32 @@ fn the_example_of_the_warehouse_answers_as_its_readme_says() {
         .map(|(id, at, degrees)| format!(r#"{{"reading_id":"{id}","ts":"2026-05-07T{at}Z","rack_id":"rack-1","temperature":{degrees}}}"#));
     std::fs::write(project.path().join("late.jsonl"), late.join("\n")).unwrap();
     project.json(&["ingest", "readings", "late.jsonl"]);
-    project.wait_until_committed(1_062);
+    project.wait_until_committed(1_062 + 23);
+    alarms_are_put_out(&project, &expected);
     let row = &project.json(&["lookup", "racks", "rack_id=rack-1"])["row"];
     assert_eq!([&row["alarms_1d"], &row["connections_1d"], &row["silence_1d"]].map(plain), ["1", "2", "PT36S"], "{row:#}");
     assert_success(&project.run(&["verify", "racks"]));
     assert_eq!(up.stop(), Some(0));
+}
+
+/// What the two sinks say of the racks, each alarm once.
+fn alarms_are_put_out(project: &Project, expected: &Value) {
+    let degrees = |value: &Value| value.to_string().trim_matches('"').parse::<f64>().unwrap();
+    for (sink, columns, count) in [("raised_alarms", &["heat"][..], 23), ("critical_alarms", &["heat", "coolest_30s"], 15)] {
+        let output = project.run(&["sink", "read", sink]);
+        assert_success(&output);
+        let mut alarms = std::collections::BTreeSet::new();
+        for line in text(&output.stdout).lines() {
+            let record: Value = serde_json::from_str(line).unwrap();
+            let (rack, at) = (record["rack_id"].as_str().unwrap(), record["ts"].as_str().unwrap());
+            for column in columns {
+                assert_eq!(degrees(&record[column]), degrees(&expected[rack][sink][at][column]), "{column} of {record}");
+            }
+            assert!(alarms.insert((rack.to_owned(), at.to_owned())), "{sink}: {record} is there twice");
+        }
+        let wanted: usize = expected.as_object().unwrap().values().map(|rack| rack[sink].as_object().unwrap().len()).sum();
+        assert_eq!((alarms.len(), wanted), (count, count), "{sink}");
+    }
 }
 
 /// The body of an answer over HTTP.
