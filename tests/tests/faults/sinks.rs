@@ -35,6 +35,7 @@ use super::{seeds, show_logs};
 mod ahead;
 pub(super) mod backtest;
 mod chains;
+mod controls;
 pub(super) mod parameters;
 mod scoring;
 mod stalled;

@@ -231,6 +231,7 @@ async fn what_joins_a_view_is_each_of_its_keys() {
         "SELECT id, v.n FROM s LEFT JOIN by_two v ON v.k = upper(s.k) AND s.x = v.x",
         "SELECT id, v.n, w.n AS all_events FROM s LEFT JOIN by_key v ON v.k = s.k LEFT JOIN everything w ON true",
         "SELECT id, w.n FROM s CROSS JOIN everything w",
+        "SELECT id, v.n, w.n AS all_events, _position FROM s LEFT JOIN by_key v ON v.k = s.k CROSS JOIN everything w",
         "WITH bare AS (SELECT id, x FROM s) SELECT id, x FROM bare WHERE x > 1",
         "SELECT s.*, v.n FROM s LEFT JOIN by_key v ON v.k = CAST(s.x AS TEXT)",
         "SELECT s.id, v.n FROM s LEFT JOIN by_two v ON v.k = s.k AND CAST(v.x AS DECIMAL(20,2)) = CAST(s.x AS DECIMAL(20,2))",
