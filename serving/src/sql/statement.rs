@@ -207,6 +207,7 @@ mod tests {
             ("SELECT a FROM v PARTITION (p)", "PARTITION"),
             ("SELECT a FROM v SETTINGS x = 1", "SETTINGS"),
             ("SELECT coalesce(sum(a), 0) FILTER (WHERE b) FROM v", "FILTER of a function that is no aggregate"),
+            ("SELECT a, bit_xor(DISTINCT b) FROM v GROUP BY a", "DISTINCT in bit_xor"),
             ("SELECT a FROM (SELECT last_n(3)(a, 2) AS a FROM v) AS t", "a call with two lists of arguments"),
         ] {
             let error = read(text).err().map(|error| error.to_string()).unwrap_or_default();

@@ -72,9 +72,15 @@ pub fn ignored_in_calls(node: &impl SyntaxNode) -> Option<&'static str> {
 const OF_EACH_ROW: [&str; 6] = ["corr", "covar", "covar_pop", "covar_samp", "approx_percentile_cont", "approx_percentile_cont_with_weight"];
 /// How the names of other such aggregates begin.
 const REGRESSIONS: &str = "regr_";
+/// DataFusion declares the state of its DISTINCT as a set, and computes one number over all rows of a group: where the
+/// state is kept, it fails, and elsewhere it ignores DISTINCT.
+const BIT_XOR: &str = "bit_xor";
+/// What is ignored in it.
+pub(super) const DISTINCT_IN_BIT_XOR: &str = "DISTINCT in bit_xor";
 
 /// What DataFusion would ignore in a call: a list of arguments before another list, DISTINCT in an aggregate of
-/// [`OF_EACH_ROW`], and in the call of a function that is no aggregate all that belongs to an aggregate.
+/// [`OF_EACH_ROW`] and in [`BIT_XOR`], and in the call of a function that is no aggregate all that belongs to an
+/// aggregate.
 /// `coalesce(sum(x), 0) FILTER (WHERE ..)` would be the sum of all.
 pub(super) fn ignored_in_call(call: &Function) -> Option<&'static str> {
     if !matches!(call.parameters, FunctionArguments::None) {
@@ -96,6 +102,9 @@ pub(super) fn ignored_in_call(call: &Function) -> Option<&'static str> {
     let name = call.name.to_string().to_lowercase();
     if is_distinct && (OF_EACH_ROW.contains(&name.as_str()) || name.starts_with(REGRESSIONS)) {
         return Some("DISTINCT in an aggregate of each row");
+    }
+    if is_distinct && name == BIT_XOR {
+        return Some(DISTINCT_IN_BIT_XOR);
     }
     is_no_aggregate(&name).then_some(clause)
 }

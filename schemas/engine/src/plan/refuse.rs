@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 use crate::functions::Functions;
 use crate::parameters::{FUNCTION, is_parameter};
 use crate::plan::brackets::{LACKS_BRACKETS, takes_what_follows};
-use crate::plan::ignored::{ignored_clause, ignored_in_call};
+use crate::plan::ignored::{DISTINCT_IN_BIT_XOR, ignored_clause, ignored_in_call};
 use crate::plan::select_place::SelectPlace;
 use definitions::syntax::SyntaxNode;
 use definitions::{Diagnostic, Diagnostics, ViewDefinition};
@@ -51,8 +51,10 @@ pub(super) fn check_calls(query: &Query, view: &ViewDefinition) -> Result<(), Di
             let (line, column) = expr.start();
             let (line, column) = select_place(view).at(line, column);
             let message = format!("{ignored} is not kept: {}()", call.name);
-            let help =
-                "the clause in the aggregate, as in coalesce(sum(x) FILTER (WHERE ..), 0); one list of arguments, as in last_n(x, 3)";
+            let help = match ignored {
+                DISTINCT_IN_BIT_XOR => "bit_xor(x) of all values; or the values themselves, array_agg(DISTINCT x ORDER BY x)",
+                _ => "the clause in the aggregate, as in coalesce(sum(x) FILTER (WHERE ..), 0); one list of arguments, as in last_n(x, 3)",
+            };
             found.push(diagnostic(view, line, column, &message).help(help));
         }
         if takes_what_follows(expr) {

@@ -26,6 +26,7 @@ async fn a_clause_that_a_call_would_ignore_is_refused_where_it_is() {
         ("corr(DISTINCT x, x)", "DISTINCT in an aggregate of each row is not kept: corr()"),
         ("regr_count(DISTINCT x, x) FILTER (WHERE x > 1)", "DISTINCT in an aggregate of each row is not kept: regr_count()"),
         ("approx_percentile_cont(DISTINCT x, 0.5)", "DISTINCT in an aggregate of each row is not kept: approx_percentile_cont()"),
+        ("bit_xor(DISTINCT x)", "DISTINCT in bit_xor is not kept: bit_xor()"),
         ("sum(5)(x)", "a call with two lists of arguments is not kept: sum()"),
     ] {
         let refused = planned(column, true).await.map(drop).unwrap_err();
@@ -35,6 +36,7 @@ async fn a_clause_that_a_call_would_ignore_is_refused_where_it_is() {
         "coalesce(sum(x) FILTER (WHERE x > 1), 0)",
         "count(DISTINCT x)",
         "var_pop(DISTINCT x)",
+        "bit_xor(x)",
         "last_n(x, 2 ORDER BY ts)",
         "percentile_cont(0.5) WITHIN GROUP (ORDER BY x)",
         "zscore(sum(x), 1, 2)",
