@@ -214,6 +214,7 @@ fn schema(error: &SchemaError) -> Said {
             let message = format!("the column \"{name}\" is in several of the tables: expected its table in front, such as t.{name}");
             (message, Some(Reason::AmbiguousColumn))
         }
+        SchemaError::DuplicateUnqualifiedField { name } if name.contains('(') => same_aggregate(name),
         SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => same_name(name),
     }
 }
@@ -272,6 +273,16 @@ pub fn unknown_relation(message: &str) -> Option<&str> {
 
 fn same_name(name: &str) -> Said {
     let message = format!("two columns are called \"{}\": expected different names (.. AS another)", constants_as_sql(name));
+    (message, Some(Reason::RepeatedColumn))
+}
+
+/// The planner names an aggregate itself, by its text without casts: another alias changes nothing.
+fn same_aggregate(name: &str) -> Said {
+    let message = format!(
+        "two aggregates are called \"{}\", as casts are left out of their names: expected the cast in a subquery, under a name of its \
+         own, such as FROM (SELECT .., CAST(x AS TEXT) AS x_text FROM ..)",
+        constants_as_sql(name)
+    );
     (message, Some(Reason::RepeatedColumn))
 }
 

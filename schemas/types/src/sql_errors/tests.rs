@@ -48,6 +48,11 @@ async fn wrong_sql_is_reported_with_what_was_found_and_what_was_expected() {
         ("SELECT sku, sku FROM items", "two columns are called \"sku\": expected different names (.. AS another)"),
         ("SELECT max(sku) AS s, min(sku) AS s FROM items", "two columns are called \"s\": expected different names (.. AS another)"),
         (
+            "SELECT max(revenue) AS most, max(CAST(revenue AS TEXT)) AS last FROM orders",
+            "two aggregates are called \"max(orders.revenue)\", as casts are left out of their names: expected the cast in a subquery, \
+             under a name of its own, such as FROM (SELECT .., CAST(x AS TEXT) AS x_text FROM ..)",
+        ),
+        (
             "SELECT sku || 'it''s', sku || 'it''s' FROM items",
             "two columns are called \"items.sku || 'it''s'\": expected different names (.. AS another)",
         ),
