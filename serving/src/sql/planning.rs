@@ -10,7 +10,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use engine::functions::typed_texts;
-use engine::plan::{IntegersDoNotWrap, UuidColumns};
+use engine::plan::{IntegersDoNotWrap, UuidColumns, keep_numbered_keys};
 use types::{ErrorKind, Reason, Result};
 
 use super::column_names::ToldApart;
@@ -119,5 +119,8 @@ async fn plan_statement(
 fn rewritten(mut statement: Statement, streams: &BTreeMap<Arc<str>, LiveStream>) -> Result<Statement> {
     wildcards::leave_out_system_columns(&mut statement, streams)?;
     casts::rewrite(&mut statement)?;
+    if let Some(statement) = params::inner_mut(&mut statement) {
+        keep_numbered_keys(statement);
+    }
     Ok(statement)
 }

@@ -40,6 +40,10 @@ async fn a_view_is_a_table_with_a_row_for_each_key_that_has_one() {
         ]
     );
     assert_eq!(lines(&harness, "SELECT count(*) AS keys FROM velocity").await, [r#"{"keys":3}"#]);
+    let by_number = "SELECT 2 AS two, min(device) AS device, count(*) AS keys FROM velocity GROUP BY two";
+    assert_eq!(lines(&harness, by_number).await, [r#"{"two":2,"device":"a","keys":3}"#]);
+    let by_device = "SELECT 2 AS device, count(*) AS keys FROM velocity GROUP BY device";
+    assert_eq!(lines(&harness, by_device).await, [r#"{"device":2,"keys":1}"#; 3]);
     assert_eq!(lines(&harness, "SELECT * FROM totals").await, [r#"{"n":6,"amount":"125.75"}"#]);
     assert_eq!(lines(&harness, "SELECT sum(v.n_7d) AS n FROM velocity v JOIN totals t ON v.n_7d < t.n").await, [r#"{"n":5}"#]);
 }

@@ -16,6 +16,7 @@ use crate::functions::Functions;
 use crate::parameters::{FUNCTION, is_parameter};
 use crate::plan::brackets::{LACKS_BRACKETS, takes_what_follows};
 use crate::plan::ignored::{DISTINCT_IN_BIT_XOR, ignored_clause, ignored_in_call};
+use crate::plan::positions::numbered_keys;
 use crate::plan::select_place::SelectPlace;
 use definitions::syntax::SyntaxNode;
 use definitions::{Diagnostic, Diagnostics, ViewDefinition};
@@ -40,10 +41,19 @@ pub(super) fn check(query: &Query, view: &ViewDefinition, functions: &Functions)
     if check.found.has_errors() { Err(check.found) } else { Ok(shape) }
 }
 
-/// Refuses what DataFusion would ignore in calls of functions, and what lacks brackets. Stored definitions are not
-/// checked for it, because earlier releases did not.
+/// Refuses what DataFusion would ignore in calls of functions, what lacks brackets, and keys that would be read as
+/// positions. Stored definitions are not checked for it, because earlier releases did not.
 pub(super) fn check_calls(query: &Query, view: &ViewDefinition) -> Result<(), Diagnostics> {
     let mut found = Diagnostics::default();
+    if let SetExpr::Select(select) = &*query.body {
+        for key in numbered_keys(select).iter().filter(|key| !key.is_own_position()) {
+            let start = key.name.span.start;
+            let (line, column) = select_place(view).at(start.line, start.column);
+            let (name, number) = (&key.name, key.number);
+            let message = format!("GROUP BY {name} would be read as the position of a column: it is an alias of the number {number}");
+            found.push(diagnostic(view, line, column, &message).help(format!("CAST({number} AS BIGINT) AS {name}; or another column")));
+        }
+    }
     let _ = query.visit_expressions(|expr| {
         if let Expr::Function(call) = expr
             && let Some(ignored) = ignored_in_call(call)
