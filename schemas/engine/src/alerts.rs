@@ -83,7 +83,7 @@ impl AlertPlan {
         let (plan, parameters) = planned.map_err(|error| match error {
             AnalysisError::DataFusion(error) => {
                 let span = error.diagnostic().and_then(|found| found.span);
-                at(alert, span, &SelectOwner::Alert.refused(Error::from(*error), sources))
+                at(alert, span, &SelectOwner::Alert.refused(Error::from(*error).with_text_hint(&alert.select), sources))
             }
             AnalysisError::Ours(error, span) => at(alert, span, &error),
         })?;

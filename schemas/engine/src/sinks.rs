@@ -100,7 +100,7 @@ impl SinkPlan {
         let at_select = |error: Error| at(sink, None, &error);
         let at_error = |error: DataFusionError| {
             let span = error.diagnostic().and_then(|found| found.span);
-            at(sink, span, &SelectOwner::Sink.refused(error.into(), sources))
+            at(sink, span, &SelectOwner::Sink.refused(Error::from(error).with_text_hint(&sink.select), sources))
         };
         let session = session(functions, sources).map_err(at_select)?;
         let planned = analysed(&session, &sink.select, "a sink", sources).await;

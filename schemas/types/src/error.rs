@@ -146,6 +146,14 @@ impl Error {
         self
     }
 
+    /// Adds how a text is written to the error about an unknown column, if `sql` has its name in double quotes.
+    pub fn with_text_hint(mut self, sql: &str) -> Self {
+        if let Some(message) = sql_errors::with_text_hint(&self.0.message, sql) {
+            self.0.message = message;
+        }
+        self
+    }
+
     /// Keeps the error that caused this one.
     pub fn caused_by(mut self, source: impl Into<ErrorSource>) -> Self {
         self.0.source = Some(source.into());

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{Column, SchemaError};
 use datafusion::error::DataFusionError;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use crate::Reason;
 use crate::suggest::nearest;
@@ -252,7 +254,27 @@ fn no_column(field: &Column, valid: &[Column]) -> Said {
 /// A name that must have been in double quotes may be meant as a text.
 fn as_text(name: &str) -> Option<String> {
     let needs_none = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    (!needs_none).then(|| format!("for a text, write '{}'; ", name.replace('\'', "''")))
+    (!needs_none).then(|| text_hint(name))
+}
+
+fn text_hint(name: &str) -> String {
+    format!("for a text, write '{}'; ", name.replace('\'', "''"))
+}
+
+/// Returns the message that no column has a name, with how the name is written as a text, if it is in double quotes in
+/// the SQL. `None` for another message, and for one that says so already.
+pub(crate) fn with_text_hint(message: &str, sql: &str) -> Option<String> {
+    let name = unknown_column(message)?;
+    let (found, expected) = message.split_at_checked(NO_COLUMN.len() + name.len() + "\": ".len())?;
+    let hint = text_hint(name);
+    (!expected.contains(&hint) && is_in_double_quotes(name, sql)).then(|| format!("{found}{hint}{expected}"))
+}
+
+/// Whether the SQL has this name in double quotes, without a table in front of it.
+fn is_in_double_quotes(name: &str, sql: &str) -> bool {
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().unwrap_or_default();
+    let is_name = |token: &Token| matches!(token, Token::Word(word) if word.quote_style == Some('"') && word.value == name);
+    tokens.iter().enumerate().any(|(at, token)| is_name(token) && (at == 0 || tokens[at - 1] != Token::Period))
 }
 
 const NO_COLUMN: &str = "there is no column \"";

@@ -76,7 +76,8 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
 
     let state = session.state();
     let streams = &context.read_view.loaded.registry.streams;
-    let (plan, told_apart) = plan_statement(&state, text.sql, asked.statement, types, streams).await?;
+    let planned = plan_statement(&state, text.sql, asked.statement, types, streams).await;
+    let (plan, told_apart) = planned.map_err(|error| error.with_text_hint(text.sql))?;
     statement::allow(&plan)?;
     rights::allow_plan(reader.principal, &context.read_view.loaded.registry, &plan)?;
     let uuids = columns.in_output(&plan);

@@ -163,6 +163,7 @@ async fn what_cannot_be_watched_is_refused() {
         ("SELECT k FROM bare WHERE x > 1", "\"bare\" is a view without an aggregate, which has no rows of its own"),
         ("SELECT a.k FROM v a JOIN v b ON a.k = b.k WHERE a.n_1h > 1", "is not supported in an alert"),
         ("SELECT k FROM w WHERE n > 1", "there is no stream or view \"w\": did you mean \"v\"? expected one of v"),
+        ("SELECT k FROM v WHERE k = \"abc\"", "there is no column \"abc\": for a text, write 'abc'; expected one of k"),
         ("SELECT k FROM v WHERE random() > 0.5", "random() answers differently"),
         (
             "SELECT k FROM v WHERE date_part('hour', as_of()) = 3",

@@ -129,6 +129,7 @@ async fn what_would_be_ignored_is_refused() {
         ("SELECT id, upper(k) FILTER (WHERE x > 1) AS k FROM s", "FILTER of a function that is no aggregate is not supported"),
         ("SELECT id, upper(3)(k) AS k FROM s", "a call with two lists of arguments is not supported"),
         ("SELECT id FROM s WHERE k = 'a' IS DISTINCT FROM true AND x > 1", "IS DISTINCT FROM lacks brackets"),
+        ("SELECT id FROM s WHERE k = \"abc\"", "there is no column \"abc\": for a text, write 'abc'; expected one of id"),
         ("SELECT id FROM s WHERE within(ts, '1h')", "within() belongs to the FILTER of an aggregate"),
     ] {
         let refused = planned(select).await.unwrap_err().to_string();

@@ -107,6 +107,26 @@ async fn wrong_sql_is_reported_with_what_was_found_and_what_was_expected() {
     }
 }
 
+#[tokio::test]
+async fn an_unknown_name_in_double_quotes_may_be_meant_as_a_text() {
+    for (sql, expected) in [
+        ("SELECT sku FROM items WHERE sku = \"red\"", "there is no column \"red\": for a text, write 'red'; expected one of order_id, sku"),
+        (
+            "SELECT sku FROM items WHERE sku = \"skku\"",
+            "there is no column \"skku\": for a text, write 'skku'; did you mean \"sku\"? expected one of order_id, sku",
+        ),
+        (
+            "SELECT sku FROM items WHERE sku = \"It's\"",
+            "there is no column \"It's\": for a text, write 'It''s'; expected one of order_id, sku",
+        ),
+        ("SELECT sku FROM items WHERE sku = red AND order_id = 'red'", "there is no column \"red\": expected one of order_id, sku"),
+        ("SELECT items.\"red\" FROM items", "there is no column \"red\": expected one of order_id, sku"),
+        ("SELECT \"red\".sku FROM items", "found red.sku, and FROM has no \"red\": expected one of items"),
+    ] {
+        assert_eq!(refused(sql).await.with_text_hint(sql).message(), expected, "{sql}");
+    }
+}
+
 #[test]
 fn no_name_of_another_engine_is_one_of_ours() {
     let ours: Vec<&str> = super::known::known_names().collect();

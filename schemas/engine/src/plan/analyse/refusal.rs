@@ -38,6 +38,7 @@ impl Planner {
             return at_span(view, span, &Error::input(format!("{}{}", error.message(), expected(name, &known))));
         }
         let call = if span.is_none() { wrong_call(session, query, error.message()).await } else { None };
+        let error = error.with_text_hint(&view.select);
         let Some(call) = call else { return at_span(view, span, &error) };
         let message = match &call.argument {
             Some(argument) => error.message().replace(CAST, &CAST.replace("..", argument)),
