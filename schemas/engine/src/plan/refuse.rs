@@ -352,8 +352,17 @@ impl Check<'_> {
         match relation {
             TableFactor::Table { .. } => {}
             TableFactor::Derived { subquery, lateral: false, .. } => self.inner(subquery),
+            TableFactor::UNNEST { .. } => self.several_rows(relation, "unnest"),
             other => self.refuse(other, "only streams, views without aggregate and subqueries are supported in FROM", "FROM a stream"),
         }
+    }
+
+    fn several_rows(&mut self, at: &dyn SpannedAt, function: &str) {
+        self.refuse(
+            at,
+            format!("{function}() makes several rows of one event, and a view counts each event once"),
+            "array functions, as in count(*) FILTER (WHERE array_has(tags, 'gift')); or one event for each element",
+        );
     }
 
     fn aliases(&mut self, select: &Select) {
@@ -409,6 +418,9 @@ impl Visitor for Expressions<'_, '_> {
                         format!("{name}() answers differently from call to call, so the layers could not agree"),
                         "as_of() above the aggregates, within() in a FILTER",
                     );
+                }
+                if ["unnest", "unnest_outer"].contains(&name.as_str()) {
+                    self.check.several_rows(expr, &name);
                 }
                 if is_aggregate_call(function, self.check.functions) {
                     self.no_time_inside(function, &name);
