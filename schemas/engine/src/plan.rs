@@ -58,6 +58,7 @@ mod written;
 pub(crate) use analyse::asks_for_time;
 pub use analyse::{Planned, Planner};
 pub use brackets::{LACKS_BRACKETS, lacks_brackets};
+pub use computable::check_supported;
 pub(crate) use computable::{check_expressions, simplified_events, simplify_or_keep, unstable_function};
 pub(crate) use hidden::{node_name, strip_casts};
 pub use ignored::{ignored_clause, ignored_in_calls};

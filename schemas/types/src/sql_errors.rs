@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use crate::Reason;
 use crate::suggest::nearest;
-use known::{MEMBER_OF_JSON, known_elsewhere, known_names};
+use known::{known_elsewhere, known_names};
 use reasons::reason_in;
 
 mod constants;
@@ -19,6 +19,7 @@ mod known;
 mod reasons;
 
 pub use constants::constants_as_sql;
+pub use known::MEMBER_OF_JSON;
 
 /// The maximum number of columns listed as expected.
 const LISTED: usize = 30;

@@ -10,7 +10,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use engine::functions::typed_texts;
-use engine::plan::{IntegersDoNotWrap, UuidColumns, keep_numbered_keys};
+use engine::plan::{IntegersDoNotWrap, UuidColumns, check_supported, keep_numbered_keys};
 use types::{ErrorKind, Reason, Result};
 
 use super::column_names::ToldApart;
@@ -79,6 +79,7 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     let planned = plan_statement(&state, text.sql, asked.statement, types, streams).await;
     let (plan, told_apart) = planned.map_err(|error| error.with_text_hint(text.sql))?;
     statement::allow(&plan)?;
+    check_supported(&plan)?;
     rights::allow_plan(reader.principal, &context.read_view.loaded.registry, &plan)?;
     let uuids = columns.in_output(&plan);
     let plan = column_names::named(plan, &told_apart)?;

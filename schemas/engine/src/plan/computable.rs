@@ -25,9 +25,11 @@ mod causes;
 mod constant_arguments;
 mod constants;
 mod simplify;
+mod unsupported;
 
 pub(crate) use constants::unstable_function;
 pub(crate) use simplify::simplify_or_keep;
+pub use unsupported::check_supported;
 
 /// Simplifies the plan of what is computed for each event. The rules that move predicates are left out, because WHERE
 /// guards the expressions above it.
@@ -40,6 +42,7 @@ pub(crate) fn simplified_events(prepare: &LogicalPlan, session: &SessionContext)
 ///
 /// Errors: `Input`, if one of them fails on every row that reaches it.
 pub(crate) fn check_expressions(plan: &LogicalPlan) -> Result<()> {
+    check_supported(plan)?;
     let mut outcome = Ok(());
     plan.apply(|node| {
         let inputs = node.inputs();

@@ -35,7 +35,7 @@ pub(super) const ELSEWHERE: [(&[&str], &str); 21] = [
 ];
 
 /// SQL here does not look into JSON: the stream does.
-pub(super) const MEMBER_OF_JSON: &str = "a column of the stream for this member of the JSON: name TEXT OPTIONS (path = '$.a.b')";
+pub const MEMBER_OF_JSON: &str = "a column of the stream for this member of the JSON: name TEXT OPTIONS (path = '$.a.b')";
 
 /// Returns what to write for a function that another engine has under this name.
 pub(super) fn known_elsewhere(name: &str) -> Option<&'static str> {

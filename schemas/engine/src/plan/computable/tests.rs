@@ -94,6 +94,26 @@ async fn a_unit_that_is_not_known_is_refused_with_those_that_are() {
 }
 
 #[tokio::test]
+async fn an_operator_that_cannot_be_computed_is_refused() {
+    let of_arrays = "compares arrays, and this is a text: expected an array on each side; of a JSON, a column of the stream";
+    let conditions = [
+        ("status @> '{}'", "(status @> '{}') cannot be computed: @> ", of_arrays),
+        ("'{}' <@ status", "('{}' <@ status) cannot be computed: <@ ", of_arrays),
+        ("CASE WHEN x > 0 THEN status @> k ELSE true END", "(status @> k) cannot be computed: @> ", of_arrays),
+        ("status @@ 'paid'", "(status @@ 'paid') cannot be computed: ", "there is no text search: expected LIKE"),
+    ];
+    for (condition, named, reason) in conditions {
+        for view in views(condition) {
+            let found = planned(&view).await.expect_err(&view);
+            assert!(found.contains(named) && found.contains(reason), "{view}: {found}");
+        }
+    }
+    for view in views("string_to_array(status, ',') @> ARRAY['paid', k] OR ARRAY[k] <@ make_array(status)") {
+        planned(&view).await.unwrap_or_else(|found| panic!("{view}: {found}"));
+    }
+}
+
+#[tokio::test]
 async fn an_invalid_pattern_is_refused_in_every_function() {
     let conditions = [
         ("status ~ '('", "unclosed group"),
