@@ -14,6 +14,7 @@ use types::{Error, Result};
 use super::causes::{refused, root_cause};
 use super::constants::{evaluate_constant, is_of_constants};
 use super::simplify::{simplified, simplify_or_keep};
+use super::unsupported::check_part;
 use crate::checked::checked_physical;
 use crate::plan::decimals::as_operator;
 use crate::plan::written::{ColumnNames, sql_of};
@@ -136,7 +137,7 @@ impl Sampled {
         physical.evaluate(&self.row)?.into_array(1).map(|_| ())
     }
 
-    /// Returns the units with which a call of `date_trunc` or `date_part` does not fail.
+    /// Returns the units with which a call of `date_trunc` or `date_part` does not fail, and is not refused.
     fn known_units(&self) -> Vec<&'static str> {
         let Expr::ScalarFunction(function) = &self.call else { return Vec::new() };
         let is_known = |unit: &&str| {
@@ -144,7 +145,8 @@ impl Sampled {
             if let Some(first) = function.args.first_mut() {
                 *first = lit(*unit);
             }
-            self.evaluate(&Expr::ScalarFunction(function)).is_ok()
+            let call = Expr::ScalarFunction(function);
+            check_part(&call, &self.schema).is_ok() && self.evaluate(&call).is_ok()
         };
         UNITS.into_iter().filter(is_known).collect()
     }

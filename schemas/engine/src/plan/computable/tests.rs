@@ -3,7 +3,8 @@ use definitions::{Definitions, parse};
 use crate::functions::Functions;
 use crate::plan::{Planned, Planner};
 
-const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, status TEXT, x BIGINT, amount DECIMAL(18,2)) \
+const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, status TEXT, x BIGINT, amount DECIMAL(18,2), \
+    paid TIMESTAMPTZ) \
     WITH (event_time = 'ts', key = 'k')";
 
 async fn planned(view: &str) -> Result<Planned, String> {
@@ -84,6 +85,7 @@ async fn a_unit_that_is_not_known_is_refused_with_those_that_are() {
         ("date_trunc(k, ts) = ts", "k is not a constant unit"),
         ("date_part('fortnight', ts) = 1", "'fortnight' is not a known unit"),
         ("date_part('fortnight', ts - INTERVAL '1 day') = 1", "month, quarter, year, isoyear, epoch"),
+        ("date_part('fortnight', ts - paid) = 1", "expected one of day, week, epoch"),
     ];
     for (condition, named) in conditions {
         for view in views(condition) {
@@ -110,6 +112,27 @@ async fn an_operator_that_cannot_be_computed_is_refused() {
     }
     for view in views("string_to_array(status, ',') @> ARRAY['paid', k] OR ARRAY[k] <@ make_array(status)") {
         planned(&view).await.unwrap_or_else(|found| panic!("{view}: {found}"));
+    }
+}
+
+/// `date_part('minute', ..)` of 25 hours would be 1,500. In PostgreSQL it is 0.
+#[tokio::test]
+async fn a_part_of_a_difference_of_times_is_refused_where_it_would_be_all_of_it() {
+    let units = ["hour", "minute", "mins", "second", "millisecond", "microsecond", "nanosecond"];
+    let calls = units.map(|unit| format!("date_part('{unit}', ts - paid)")).into_iter();
+    for call in calls.chain(["extract(minute FROM ts - paid)".to_owned()]) {
+        for view in views(&format!("{call} > 5")) {
+            let found = planned(&view).await.expect_err(&view);
+            assert!(found.contains("is not that of PostgreSQL: expected date_part('epoch', (ts - paid)), its seconds"), "{view}: {found}");
+        }
+    }
+    for condition in [
+        "date_part('epoch', ts - paid) > 5 AND date_part('day', ts - paid) > 5",
+        "date_part('minute', ts) > 5 AND extract(hour FROM INTERVAL '25 hours') > 5",
+    ] {
+        for view in views(condition) {
+            planned(&view).await.unwrap_or_else(|found| panic!("{view}: {found}"));
+        }
     }
 }
 

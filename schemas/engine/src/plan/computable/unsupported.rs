@@ -1,5 +1,7 @@
-//! Refuses what DataFusion plans and cannot compute on any row.
+//! Refuses what DataFusion plans and cannot compute on any row, or computes to other values than PostgreSQL does.
 
+use arrow::compute::kernels::cast_utils::IntervalUnit;
+use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::utils::merge_schema;
@@ -11,7 +13,8 @@ use crate::plan::written::{ColumnNames, sql_of};
 
 /// Checks all expressions of a plan and of its subqueries, also those that a CASE guards.
 ///
-/// Errors: `Input`, if one of them is an operator that cannot be computed.
+/// Errors: `Input`, if one of them is an operator that cannot be computed, or a part of a difference of times that is
+/// not what PostgreSQL returns.
 pub fn check_supported(plan: &LogicalPlan) -> Result<()> {
     let mut outcome = Ok(());
     plan.apply_with_subqueries(|node| {
@@ -36,8 +39,27 @@ fn check(expr: &Expr, schema: &DFSchema) -> Result<()> {
             Operator::AtAt => Err(unsupported(expr, "there is no text search: expected LIKE or regexp_like(x, 'pattern')")),
             _ => Ok(()),
         },
-        _ => Ok(()),
+        other => check_part(other, schema),
     }
+}
+
+/// Checks a call of `date_part`. Of a difference of times, DataFusion returns all of it in hours, minutes or seconds;
+/// PostgreSQL returns what is left of its days, hours and minutes.
+pub(super) fn check_part(expr: &Expr, schema: &DFSchema) -> Result<()> {
+    let Expr::ScalarFunction(call) = expr else { return Ok(()) };
+    let [Expr::Literal(unit, _), difference] = call.args.as_slice() else { return Ok(()) };
+    let unit = unit.try_as_str().flatten().and_then(|unit| unit.parse::<IntervalUnit>().ok());
+    let is_of_difference = call.func.name() == "date_part" && matches!(difference.get_type(schema), Ok(DataType::Duration(_)));
+    if !is_of_difference || !unit.is_some_and(is_less_than_a_day) {
+        return Ok(());
+    }
+    let seconds = format!("date_part('epoch', {})", sql_of(difference, ColumnNames::Bare));
+    Err(unsupported(expr, &format!("such a part of a difference of times is not that of PostgreSQL: expected {seconds}, its seconds")))
+}
+
+fn is_less_than_a_day(unit: IntervalUnit) -> bool {
+    use IntervalUnit::{Hour, Microsecond, Millisecond, Minute, Nanosecond, Second};
+    matches!(unit, Hour | Minute | Second | Millisecond | Microsecond | Nanosecond)
 }
 
 /// Whether a side is a text, and none is an array: such an array may be written as a text.
