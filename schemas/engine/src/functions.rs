@@ -14,7 +14,8 @@
 //! | `var`, `stddev`, `covar_*`, `corr`, `regr_*` | DataFusion's, with one state in every layer |
 //!
 //! `repeat`, `lpad`, `rpad`, `range`, `generate_series`, `array_repeat` and `array_resize` are DataFusion's, with
-//! bounds: a number in a query or a view cannot exhaust the memory.
+//! bounds: a number in a query or a view cannot exhaust the memory. `date_trunc` is DataFusion's, with constants before
+//! 1970 rounded down.
 //!
 //! All layers must plan with the same set, because states from one are merged by another.
 
@@ -49,6 +50,7 @@ mod state_formats;
 mod statistics;
 pub(crate) mod sums;
 mod top_k;
+pub(crate) mod truncation;
 mod typed_texts;
 
 pub use decimals::QUOTIENT;
@@ -143,6 +145,7 @@ impl Functions {
         for function in bounded::bounded() {
             registry.register_udf(Arc::clone(function))?;
         }
+        registry.register_udf(Arc::new(truncation::date_trunc()))?;
         for function in self.scalars() {
             registry.register_udf(Arc::clone(function))?;
         }

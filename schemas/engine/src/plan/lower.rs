@@ -17,7 +17,7 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::prelude::{SessionContext, col, lit};
 
-use crate::functions::{IN_ORDER, grouped, limited, state_stamp, sums};
+use crate::functions::{IN_ORDER, grouped, limited, state_stamp, sums, truncation};
 use crate::plan::columns::{SelectOutput, SelectParts, StateCall, events_column, key_column, use_column};
 use crate::plan::hidden::{HIDDEN, carry, column_named, names_event_time};
 use crate::plan::tile_function::tile_of;
@@ -121,8 +121,9 @@ pub(super) fn state_table(
     let divided = if states_depend(&prepared.plan, &calls, decimals::divides)? { decimals::STAMP } else { "" };
     let compared = if states_depend(&prepared.plan, &calls, intervals::compares)? { intervals::STAMP } else { "" };
     let seconds = if states_depend(&prepared.plan, &calls, intervals::takes_seconds)? { intervals::SECONDS_STAMP } else { "" };
-    let stamp = format!("{}{divided}{compared}{seconds}", stamp(&states));
-    let stamp_before = stamp_before(&states).map(|stamp| format!("{stamp}{divided}{compared}{seconds}"));
+    let truncated = if states_depend(&prepared.plan, &calls, truncation::truncates_constant)? { truncation::STAMP } else { "" };
+    let stamp = format!("{}{divided}{compared}{seconds}{truncated}", stamp(&states));
+    let stamp_before = stamp_before(&states).map(|stamp| format!("{stamp}{divided}{compared}{seconds}{truncated}"));
     let (ranges, existence) = (columns.ranges.clone(), columns.existence);
     Ok(StateTable { keys, states, ranges, existence, levels, prepare: prepared.plan, schema, stamp, stamp_before })
 }
