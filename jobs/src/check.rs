@@ -239,6 +239,7 @@ impl Checked {
             match AlertPlan::new(alert, functions, sources).await {
                 Ok(plan) => {
                     writers.push(TopicWriter::from_alert(alert, &plan));
+                    self.diagnostics.extend(never_begins(alert, &plan));
                     self.alerts.push(report_alert(alert, &plan));
                 }
                 Err(found) => self.add_mistakes(found, definitions),
@@ -341,6 +342,16 @@ fn idle_precision(view: &ViewDefinition, plan: &ViewPlan) -> Option<Diagnostic> 
     let message = format!("view \"{}\": precision = '{precision}' has no effect: the view counts over all time", view.name);
     let warning = Diagnostic::warning(view.origin.line, 1, message).help("leave precision out, or give the view windows");
     Some(warning.in_file(view.origin.file.as_deref()))
+}
+
+/// Warns of a condition that no row satisfies. One with parameters may be meant for other values than the initial ones.
+fn never_begins(alert: &AlertDefinition, plan: &AlertPlan) -> Option<Diagnostic> {
+    let why = plan.why_never.as_ref().filter(|_| plan.parameters.is_empty())?;
+    let message = format!("alert \"{}\": it never begins: {why}", alert.name);
+    let help = "a column of all time in the view, max(ts) FILTER (WHERE within(ts, 'all')) AS last_seen, and here \
+        as_of() - last_seen > INTERVAL '1 hour'";
+    let warning = Diagnostic::warning(alert.select_line, alert.select_column, message).help(help);
+    Some(warning.in_file(alert.origin.file.as_deref()))
 }
 
 fn report_stream(stream: &StreamDefinition, dedup_memory: u64) -> StreamReport {

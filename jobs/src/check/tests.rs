@@ -139,6 +139,25 @@ async fn a_precision_without_a_window_is_told_to_have_no_effect() {
 }
 
 #[tokio::test]
+async fn an_alert_that_never_begins_is_warned_of() {
+    let reported = async |condition: &str| {
+        let alert = format!("CREATE ALERT a WITH (topic = 'a') AS SELECT device FROM velocity WHERE {condition};");
+        let alert = format!("CREATE PARAMETER least = 0;\n{alert}");
+        let checked = check(&[("streams/pay.sql", STREAM), ("views/velocity.sql", VIEW), ("alerts/a.sql", &alert)]).await;
+        assert_eq!(checked.alerts.len(), 1, "{}", checked.diagnostics);
+        checked.diagnostics.to_string()
+    };
+    let never = reported("n_7d = 0").await;
+    let expected = "warning: alert \"a\": it never begins: a key has a row only while n_7d, which counts all events of the longest window, \
+        is at least 1\n  help: a column of all time in the view, ";
+    assert!(never.contains(&format!("alerts/a.sql:2:38: {expected}")), "{never}");
+    for begins in ["n_1h = 0", "n_7d > 0", "n_7d = param('least')"] {
+        let found = reported(begins).await;
+        assert!(!found.contains("never begins"), "{begins}: {found}");
+    }
+}
+
+#[tokio::test]
 async fn a_view_is_not_blamed_for_a_stream_that_is_wrong() {
     let stream = STREAM.replace("amount DECIMAL(18,2)", "amount DECIMALS");
     let checked = check(&[("streams/pay.sql", &stream), ("views/velocity.sql", VIEW)]).await;

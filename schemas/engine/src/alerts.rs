@@ -45,6 +45,7 @@ use crate::sinks::{AS_OF, AnalysisError, SelectOwner, Sources, analysed, check_n
 mod evaluate;
 mod first_changes;
 mod monotone;
+mod never;
 mod settled;
 mod watch;
 
@@ -62,6 +63,8 @@ pub struct AlertPlan {
     pub output: SchemaRef,
     /// The parameters whose values it was planned with.
     pub parameters: UsedParameters,
+    /// Why no row satisfies the condition at any time, with these values of the parameters, if that is known.
+    pub why_never: Option<String>,
     /// The view's columns, then [`AS_OF`].
     row: SchemaRef,
     condition: Arc<dyn PhysicalExpr>,
@@ -130,7 +133,8 @@ impl AlertPlan {
         let wanted: Vec<usize> = used.into_iter().filter(|column| *column < view.columns.len()).collect();
         let ranges = ranges(&view, &wanted);
         let parameters = UsedParameters::new();
-        Ok(AlertPlan { view, wanted, output, parameters, row, condition, columns, comparisons, ranges, settled })
+        let why_never = never::why_never(&filter.predicate, &view);
+        Ok(AlertPlan { view, wanted, output, parameters, why_never, row, condition, columns, comparisons, ranges, settled })
     }
 
     /// The ranges on which a row depends.

@@ -178,6 +178,51 @@ async fn what_cannot_be_watched_is_refused() {
     }
 }
 
+#[tokio::test]
+async fn a_condition_that_no_row_satisfies_is_known() {
+    const COLUMNS: &str = "count(*) AS n, count(*) FILTER (WHERE x = 1) AS ones, max(ts) AS seen, max(x) AS most, \
+        max(ts) FILTER (WHERE x = 1 AND within(ts, '1h')) AS seen_one";
+    let plan = async |condition: &str, group: &str| {
+        let (keys, selected) = if group.is_empty() { ("", "n_1h") } else { ("k, ", "k") };
+        let view = format!("CREATE VIEW v WITH (windows = '1m, 1h') AS SELECT {keys}{COLUMNS} FROM s {group}");
+        planned_over(&view, &format!("SELECT {selected} FROM v WHERE {condition}"), "= 0").await.unwrap().why_never
+    };
+    for never in [
+        "n_1h = 0",
+        "n_1h < 1 AND ones_1h > 5",
+        "0 >= n_1h",
+        "as_of() - seen_1h > INTERVAL '2 hours'",
+        "as_of() - seen_1h >= INTERVAL '61 minutes'",
+        "seen_1h < as_of() - INTERVAL '2 hours'",
+        "seen_1h + INTERVAL '1 day' <= as_of()",
+        "as_of() - seen_one > INTERVAL '2 hours' AND n_1h > 3",
+    ] {
+        assert!(plan(never, "GROUP BY k").await.is_some(), "{never}");
+    }
+    for begins in [
+        "n_1m = 0",
+        "n_1h = 1",
+        "n_1h <= 1",
+        "n_1h >= 0",
+        "ones_1h = 0",
+        "most_1h = 0",
+        "n_1h = 0 OR ones_1h > 5",
+        "as_of() - seen_1h > INTERVAL '59 minutes'",
+        "as_of() - seen_1h > INTERVAL '60 minutes'",
+        "as_of() - seen_1h < INTERVAL '2 hours'",
+        "seen_1h < as_of() + INTERVAL '2 hours'",
+    ] {
+        assert_eq!(plan(begins, "GROUP BY k").await, None, "{begins}");
+    }
+    assert_eq!(plan("n_1h = 0", "").await, None, "a view without GROUP BY always has its row");
+    let found = plan("n_1h = 0", "GROUP BY k").await.unwrap();
+    assert_eq!(found, "a key has a row only while n_1h, which counts all events of the longest window, is at least 1");
+    let found = plan("as_of() - seen_1h > INTERVAL '2 hours'", "GROUP BY k").await.unwrap();
+    assert_eq!(found, "seen_1h is the time of an event that is less than 1h 1m old");
+    let of_all_time = planned("SELECT k FROM v WHERE as_of() - last_seen > INTERVAL '900 days'").await.unwrap();
+    assert_eq!(of_all_time.why_never, None);
+}
+
 const CONDITIONS: [&str; 9] = [
     "as_of() - last_seen > INTERVAL '30 minutes'",
     "last_seen < as_of() - INTERVAL '90 seconds'",
