@@ -486,6 +486,32 @@ async fn what_is_open_of_a_key_that_the_view_does_not_have_any_more_ceases() {
     assert_eq!(kinds, [TransitionKind::Began, TransitionKind::Resolved, TransitionKind::Began]);
 }
 
+/// The view's version is no part of the name of what is open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_satisfies_the_condition_by_a_new_version_of_the_view_too_stays_open() {
+    const LARGE: &str =
+        "CREATE VIEW v AS SELECT k, sum(CASE WHEN x > 1 THEN x ELSE 0 END) AS total, max(ts) AS last_seen FROM s GROUP BY k";
+    let harness = harness(&[("much", MUCH)]).await;
+    let process = Process::start(&harness, "w0", true, &Arc::new(AtomicUsize::new(0))).await;
+    // By the new version, the first key stays above the limit, the second falls below it, and the third exceeds it.
+    append(&harness, &[(0, 3), (1, 1), (1, 1), (1, 1), (2, -4), (2, 5)]).await;
+    until("two keys", async || put_out(&harness, "much").await.len() == 2).await;
+    let version = |version, sql, status| crate::record(DefinitionKind::View, "v", version, sql, status);
+    let versions = vec![version(1, VIEW, catalog::DefinitionStatus::Retired), version(2, LARGE, catalog::DefinitionStatus::Active)];
+    crate::put(&harness, versions).await;
+    until("the third key", async || put_out(&harness, "much").await.contains_key("k2")).await;
+    until("the second key to be resolved", async || state(put_out(&harness, "much").await["k1"].last()) == "resolved").await;
+    process.finish().await;
+    let found = put_out(&harness, "much").await;
+    assert_eq!(found.values().map(Vec::len).collect::<Vec<_>>(), [1, 2, 1], "{found:#?}");
+    check_alternating(&found);
+    let first = &found["k0"][0];
+    assert_eq!(first["_id"], json!(format!("much@1:{{\"k\":\"k0\"}}:{}", first["_since"].as_str().unwrap())));
+    let open = harness.catalog.open_alerts(Some("much"), None, 10).await.unwrap();
+    assert_eq!(open.iter().map(|open| &*open.keys).collect::<Vec<_>>(), ["{\"k\":\"k0\"}", "{\"k\":\"k2\"}"]);
+    assert_eq!(open[0].since, time(first, "_since"));
+}
+
 /// A catalog that was restored from a copy does not know what was put out since the copy was made.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_begins_after_the_catalog_was_restored_is_put_out() {
