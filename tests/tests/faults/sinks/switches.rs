@@ -120,7 +120,7 @@ impl Run {
     async fn holds(&self) {
         let seed = self.seed;
         let ranges = self.harness.catalog.sink_ranges(Some(SINK), u32::MAX).await.unwrap();
-        let accepted = expected(&self.harness, &self.test_log).await;
+        let accepted = expected(&self.harness, &self.test_log, ServingClock::Event).await;
         let mut found = self.put_out().await;
         let (mut paused, mut versions) = (0, BTreeSet::new());
         for ((partition, offset), event) in &accepted {
