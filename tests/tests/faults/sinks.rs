@@ -117,8 +117,8 @@ fn event(rng: &mut StdRng, number: usize) -> (Option<String>, String) {
     (key, value.to_string())
 }
 
-/// Walks through the partitions of the log, with windows that end at the time by this clock. Links are between events of
-/// one key alone, so that they too follow from one partition.
+/// Walks through the partitions of the log, with windows that end at the time by this clock. Links are between events
+/// of one key alone, so that they too follow from one partition.
 async fn expected(harness: &Harness, test_log: &TestLog, clock: ServingClock) -> BTreeMap<(i32, i64), Expected> {
     let mut expected = BTreeMap::new();
     let partitions = harness.log.bounds(&test_log.topic("in")).await.unwrap().len();
