@@ -24,12 +24,14 @@ use crate::scheduler::due_runs;
 mod alerts;
 mod gather;
 mod node;
+mod node_report;
 pub mod problems;
 mod text;
 
 pub use alerts::{AlertFacts, AlertStatus};
 use gather::Services;
 pub(crate) use gather::{PROBE, topics};
+pub(crate) use node_report::NodeReporter;
 use problems::{Facts, Problem, RefusedView, Severity, TopicEnds, problems};
 
 /// How many ended runs of all views are listed.
@@ -192,15 +194,7 @@ pub async fn status_of_settings(settings: &Settings, functions: &Functions) -> S
 impl Services {
     async fn status(&self) -> Status {
         let (facts, runs) = self.facts().await;
-        Status {
-            readers: readers(&facts.state, facts.checkpoint_interval, facts.now),
-            problems: problems(&facts),
-            alerts: facts.alerts.iter().map(AlertFacts::status).collect(),
-            ..status_of(&facts.state, &facts.ends, &reads(&facts), &runs)
-                .with_building(&facts)
-                .with_queued(&facts)
-                .with_refused(&facts.refused)
-        }
+        Status::from_facts(&facts, &runs)
     }
 }
 
@@ -350,6 +344,15 @@ pub(crate) fn add_progress(runs: &mut [RunReport], state: &CatalogState, registr
 }
 
 impl Status {
+    pub(crate) fn from_facts(facts: &Facts, runs: &[RunRecord]) -> Status {
+        Status {
+            readers: readers(&facts.state, facts.checkpoint_interval, facts.now),
+            problems: problems(facts),
+            alerts: facts.alerts.iter().map(AlertFacts::status).collect(),
+            ..status_of(&facts.state, &facts.ends, &reads(facts), runs).with_building(facts).with_queued(facts).with_refused(&facts.refused)
+        }
+    }
+
     /// Whether the catalog answered: without it almost nothing is known.
     pub fn is_known(&self) -> bool {
         self.problems.iter().all(|problem| problem.fault != problems::Fault::CatalogUnreachable)

@@ -34,6 +34,7 @@ use crate::collect;
 use crate::installation::{Installation, clock};
 use crate::pin;
 use crate::scheduler::DueCheck;
+use crate::status::NodeReporter;
 
 mod answers;
 mod health;
@@ -108,6 +109,7 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
     };
     if let Some((Serving { ready, node, sinks, alerts, log_answers }, registration)) = unless_stopped(&stop, starting).await? {
         let workers = start_speed(&mut parts, &installation, Shared { fresh, sinks, registration });
+        node.attach_status_reporter(Arc::new(NodeReporter::new(&installation, workers.clone())));
         node.attach_outages(move || log_answers.outage().into_iter().chain(health::stalled(&workers)).chain(alerts.outage()).collect());
         start_jobs(&mut parts, &installation);
         announce("basestream", Some(ready), options);
@@ -149,7 +151,8 @@ pub async fn serve(installation: Installation, options: UpOptions, stop: Cancell
         };
         start_serving(&mut parts, &installation, (listeners, protection), reads).await
     };
-    if let Some(Serving { ready, .. }) = unless_stopped(&stop, starting).await? {
+    if let Some(Serving { ready, node, .. }) = unless_stopped(&stop, starting).await? {
+        node.attach_status_reporter(Arc::new(NodeReporter::new(&installation, Vec::new())));
         announce("basestream serve", Some(ready), options);
     }
     finish(installation, parts, &stop).await

@@ -17,6 +17,7 @@
 //! | `GET /v1/parameters` | the parameters of sinks and alerts |
 //! | `PUT /v1/parameters/{parameter}` | gives one another value |
 //! | `GET /v1/alerts` | the open alerts; as a stream, their transitions |
+//! | `GET /v1/status` | what is wrong, and how far everything is |
 //! | `GET /v1/openapi.json` | all of this, for programs |
 //! | `GET /healthz`, `/readyz`, `/metrics`, `/` | for machines and people |
 //!
@@ -64,6 +65,7 @@ mod openapi;
 mod parameters;
 mod problem;
 mod query;
+mod report;
 mod rights;
 mod room;
 mod rows;
@@ -80,6 +82,7 @@ pub use health::{Readiness, serve_health};
 use hosts::Hosts;
 use log_checks::LogChecks;
 use problem::HttpProblem;
+use report::Reports;
 pub use rights::{Protection, PublicPaths};
 
 const SQL_PATH: &str = "/v1/sql";
@@ -118,6 +121,7 @@ struct AppParts {
     log_checks: LogChecks,
     cursors: Cursors,
     alerts: Subscriptions,
+    reports: Reports,
     protection: Arc<Protection>,
 }
 
@@ -140,6 +144,7 @@ impl App {
             log_checks: LogChecks::default(),
             cursors,
             alerts,
+            reports: Reports::default(),
             protection,
         }))
     }
@@ -240,6 +245,7 @@ fn table() -> Vec<Route> {
         Route::get("/readyz", status::readyz),
         Route::get("/metrics", status::metrics),
         Route::get(OPENAPI_PATH, openapi::document),
+        Route::get("/v1/status", report::status),
         Route::get("/v1/views", listing::views),
         Route::get("/v1/hot-keys", hot_keys::hot_keys),
         Route::get("/v1/views/{view}", views::describe),

@@ -49,6 +49,7 @@ mod scoring;
 mod sockets;
 mod spill_folder;
 mod sql;
+mod status_reporter;
 mod value_errors;
 
 pub use answerer::{KeyPart, StateSource, WatchedRows, keys_since, rows_of_keys, rows_of_part, rows_seen, scan, scan_parts, watched_parts};
@@ -70,4 +71,5 @@ pub use sql::{
     Described, Params, QueryResponse, TableDescription, Turn, array_items, date_and_zone, invalid_as_of, like_pattern, only_queries,
     out_of_time, parse_as_of, views_read, without_escape,
 };
+pub use status_reporter::StatusReporter;
 pub use value_errors::{OnValueError, ValueError};

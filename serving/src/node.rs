@@ -30,6 +30,7 @@ use crate::query_runtime::QueryRuntime;
 use crate::read_view::{Loaded, ReadView};
 use crate::scoring::Scorer;
 use crate::sql::{self, Described, Params, QueryResponse, TableDescription, TableReader};
+use crate::status_reporter::StatusReporter;
 use crate::value_errors::OnValueError;
 
 /// A cheap-to-clone handle, which asks for a principal: everything is allowed unless [`Node::acting_for`] says for
@@ -48,6 +49,8 @@ struct Inner {
     log: OnceLock<Arc<dyn Log>>,
     /// What makes the records of sinks, in a process that has some.
     scorer: OnceLock<Arc<dyn Scorer>>,
+    /// What reports the status, in a process whose node is not all there is.
+    status_reporter: OnceLock<Arc<dyn StatusReporter>>,
     /// What else of this process fails.
     others: OnceLock<Box<dyn Fn() -> Vec<Outage> + Send + Sync>>,
     /// Counts which keys the events of fresh layers are of, while it is here.
@@ -81,8 +84,15 @@ impl Node {
             Err(error) if follower.loaded().is_some() => warn!(%error, "not every view could be loaded yet; the others are served"),
             outcome => outcome?,
         }
-        let inner =
-            Inner { follower, runtime, log: OnceLock::new(), scorer: OnceLock::new(), others: OnceLock::new(), _counting: counting };
+        let inner = Inner {
+            follower,
+            runtime,
+            log: OnceLock::new(),
+            scorer: OnceLock::new(),
+            status_reporter: OnceLock::new(),
+            others: OnceLock::new(),
+            _counting: counting,
+        };
         Ok(Node { inner: Arc::new(inner), principal: Principal::anonymous() })
     }
 
@@ -400,6 +410,15 @@ impl Node {
 
     pub(crate) fn scorer(&self) -> Option<&Arc<dyn Scorer>> {
         self.inner.scorer.get()
+    }
+
+    /// Lets the status be asked for over HTTP. The first reporter stays.
+    pub fn attach_status_reporter(&self, reporter: Arc<dyn StatusReporter>) {
+        let _ = self.inner.status_reporter.set(reporter);
+    }
+
+    pub(crate) fn status_reporter(&self) -> Option<&Arc<dyn StatusReporter>> {
+        self.inner.status_reporter.get()
     }
 
     /// Sessions for queries, under the node's memory limit.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use committed::registry::Registry;
 use types::Result;
@@ -53,6 +53,12 @@ impl WorkerProgress {
     /// Returns which streams the worker leaves out because a sink fails, and why, if it does.
     pub fn stalled(&self) -> Option<Outage> {
         self.lock_stalls().outage(Instant::now())
+    }
+
+    /// Returns the sinks because of which it leaves a stream out, each with how long it has done so.
+    pub fn stalls(&self) -> Vec<(Stall, Duration)> {
+        let (stalls, now) = (self.lock_stalls(), Instant::now());
+        stalls.current(now).into_iter().map(|(stall, since)| (stall.clone(), now.saturating_duration_since(since))).collect()
     }
 
     pub(crate) fn begin(&self, activity: Activity) {

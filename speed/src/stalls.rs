@@ -83,10 +83,15 @@ impl Stalls {
         self.failing.values().any(|failing| failing.again_at <= now && failing.is_current(now))
     }
 
-    pub(crate) fn outage(&self, now: Instant) -> Option<Outage> {
+    /// Returns what holds streams up, each since when.
+    pub(crate) fn current(&self, now: Instant) -> Vec<(&Stall, Instant)> {
         let failing = self.failing.values().filter(|failing| failing.failures > 1 && failing.is_current(now));
         let failing = failing.map(|failing| (&failing.stall, failing.since));
-        let all: Vec<_> = failing.chain(self.unplanned.values().map(|(stall, since)| (stall, *since))).collect();
+        failing.chain(self.unplanned.values().map(|(stall, since)| (stall, *since))).collect()
+    }
+
+    pub(crate) fn outage(&self, now: Instant) -> Option<Outage> {
+        let all = self.current(now);
         let since = all.iter().map(|(_, since)| *since).min()?;
         let said = |(stall, _): &(&Stall, Instant)| {
             format!("the sink \"{}\" over the stream \"{}\", which is not read meanwhile: {}", stall.sink, stall.stream, stall.error)

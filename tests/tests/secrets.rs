@@ -329,6 +329,7 @@ async fn ask_everything(url: &str) -> Vec<String> {
         "/metrics",
         "/healthz",
         "/readyz",
+        "/v1/status",
         "/v1/views/sums",
         "/v1/views/none",
         "/v1/views/sums/row?id=a",

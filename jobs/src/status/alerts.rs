@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use catalog::{AlertRunner, Catalog, CatalogState, DefinitionKind, LeaseRecord};
+use catalog::{AlertRunner, AlertTransition, Catalog, CatalogState, DefinitionKind, LeaseRecord};
 use committed::registry::Registry;
 use engine::events::format_timestamp;
 use event_alerts::ALERT_LEASE;
@@ -71,6 +71,17 @@ pub(super) async fn read(catalog: &Catalog, state: &CatalogState, registry: Opti
         }
     });
     Ok(facts.collect())
+}
+
+/// Returns the last transition of each of these alerts, as far as there is one that is kept.
+pub(super) async fn last_transitions(catalog: &Catalog, alerts: &[AlertFacts]) -> Result<Vec<AlertTransition>> {
+    let mut last = Vec::new();
+    for AlertFacts { alert, version, transitions, .. } in alerts {
+        if *transitions > 0 {
+            last.extend(catalog.alert_transitions(alert, *version, transitions - 1, 1).await?);
+        }
+    }
+    Ok(last)
 }
 
 impl AlertFacts {

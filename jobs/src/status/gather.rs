@@ -5,13 +5,14 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{Catalog, CatalogState, DefinitionKind, RunRecord};
+use catalog::{AlertTransition, Catalog, CatalogState, DefinitionKind, PartitionRecord, RunRecord};
 use committed::registry::Registry;
 use definitions::parse;
 use definitions::settings::{ClockKind, Settings};
 use engine::fresh::ViewVersion;
 use engine::functions::Functions;
 use event_log::{Log, PartitionBounds, TopicPartition};
+use serving::ReadView;
 use storage::{ObjectStorage, read_manifest};
 use types::files::FileKind;
 use types::tiles::Micros;
@@ -28,6 +29,8 @@ use crate::installation::{Installation, now};
 const WAIT: Duration = Duration::from_secs(5);
 /// Of at most this many partitions of one topic the first waiting record is read.
 const LOOKED_AT: usize = 32;
+/// Well below the time after which a partition is reported as stuck.
+const MOVES_WITHIN_US: u64 = 30_000_000;
 /// A topic that does not exist: a log that says so has answered.
 pub(crate) const PROBE: &str = "status-probe";
 
@@ -65,13 +68,7 @@ impl Services {
 
     /// Returns the facts, and the newest runs of all views.
     pub(super) async fn facts(&self) -> (Facts, Vec<RunRecord>) {
-        let mut facts = Facts {
-            now: now(),
-            embedded_log: self.settings.log.url.as_str().starts_with("file:"),
-            checkpoint_interval: self.settings.speed.checkpoint_interval,
-            event_clock: self.settings.serving.clock == ClockKind::Event,
-            ..Facts::default()
-        };
+        let mut facts = self.facts_of_settings();
         let runs = self.read_catalog(&mut facts).await.unwrap_or_else(|error| {
             facts.unreachable.push(Unreachable { service: BackingService::Catalog, error: error.to_string() });
             Vec::new()
@@ -79,7 +76,7 @@ impl Services {
         // The three are awaited independently.
         let (log, stored, node) =
             futures::join!(self.ask_log(&facts.state), self.ask_storage(&facts.state, facts.now), ask_node(&self.settings.serving));
-        let node = match node {
+        let mut node = match node {
             NodeAnswer::Says(says) => *says,
             NodeAnswer::Silent => NodeSays::default(),
             NodeAnswer::Unasked(unasked) => {
@@ -87,42 +84,71 @@ impl Services {
                 NodeSays::default()
             }
         };
-        facts.refused = node.views_refused;
-        // The node may belong to another installation.
-        let is_ours = !self.catalog.as_ref().is_ok_and(|catalog| *catalog.identity() != *node.catalog);
-        if is_ours {
-            facts.failing = node.outages;
-            facts.workers = node.workers;
-            facts.building = node.views_building.into_iter().map(|building| ViewVersion::new(building.view, building.version)).collect();
-        }
-        match log {
-            Ok(said) => {
-                for (stream, topic) in said {
-                    facts.identities.extend(topic.identity.map(|identity| (stream.clone(), identity)));
-                    facts.waiting_since.extend(topic.waiting_since);
-                    facts.ends.insert(stream, topic.ends);
-                }
-            }
-            Err(error) => facts.unreachable.push(Unreachable { service: BackingService::Log, error: error.to_string() }),
-        }
+        facts.refused = std::mem::take(&mut node.views_refused);
+        note_log(&mut facts, log);
         match stored {
             Ok(stored) => {
                 (facts.stamps, facts.left_out, facts.dead_letters) = (stored.stamps, stored.left_out, stored.dead_letters);
             }
             Err(error) => facts.unreachable.push(Unreachable { service: BackingService::Storage, error: error.to_string() }),
         }
-        if is_ours {
-            // The node knows what failed after the snapshots' cuts, too.
-            let left_out = |failing: FailingView| (ViewVersion::new(failing.view, failing.version), failing.left_out);
-            facts.left_out.extend(node.views_failing.into_iter().map(left_out));
+        // It may belong to another installation.
+        if !self.catalog.as_ref().is_ok_and(|catalog| *catalog.identity() != *node.catalog) {
+            note_node(&mut facts, node);
         }
         (facts, runs)
+    }
+
+    /// Returns the facts from within a node, and the newest runs of all views. The node has read the catalog's state
+    /// and planned the definitions. The object storage is not asked: what it costs grows with the files.
+    pub(super) async fn facts_of_node(&self, read_view: &ReadView, mut says: NodeSays) -> (Facts, Vec<RunRecord>) {
+        let loaded = &read_view.loaded;
+        let mut facts = Facts {
+            state: (*loaded.state).clone(),
+            registry: Some(Ok((*loaded.registry).clone())),
+            refused: std::mem::take(&mut says.views_refused),
+            ..self.facts_of_settings()
+        };
+        let asked = in_time("the catalog", self.ask_catalog(&mut facts));
+        let (log, asked) = futures::join!(self.ask_log(&loaded.state), asked);
+        let runs = asked.unwrap_or_else(|error| {
+            facts.unreachable.push(Unreachable { service: BackingService::Catalog, error: error.to_string() });
+            Vec::new()
+        });
+        note_log(&mut facts, log);
+        note_node(&mut facts, says);
+        (facts, runs)
+    }
+
+    /// Returns the last transition of each alert, as far as there is one.
+    pub(super) async fn last_transitions(&self, facts: &Facts) -> Vec<AlertTransition> {
+        let is_silent = facts.unreachable.iter().any(|known| known.service == BackingService::Catalog);
+        match &self.catalog {
+            Ok(catalog) if !is_silent => in_time("the catalog", alerts::last_transitions(catalog, &facts.alerts)).await.unwrap_or_default(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn facts_of_settings(&self) -> Facts {
+        Facts {
+            now: now(),
+            embedded_log: self.settings.log.url.as_str().starts_with("file:"),
+            checkpoint_interval: self.settings.speed.checkpoint_interval,
+            event_clock: self.settings.serving.clock == ClockKind::Event,
+            ..Facts::default()
+        }
     }
 
     async fn read_catalog(&self, facts: &mut Facts) -> Result<Vec<RunRecord>> {
         let catalog = self.catalog.as_ref().map_err(again)?;
         facts.state = (*catalog.state().await?).clone();
         facts.registry = Some(Registry::load(&facts.state, &self.functions).await.map_err(|error| error.to_string()));
+        self.ask_catalog(facts).await
+    }
+
+    /// Asks for what is no part of the catalog's state.
+    async fn ask_catalog(&self, facts: &mut Facts) -> Result<Vec<RunRecord>> {
+        let catalog = self.catalog.as_ref().map_err(again)?;
         let registry = facts.registry.as_ref().and_then(|registry| registry.as_ref().ok());
         facts.alerts = alerts::read(catalog, &facts.state, registry, facts.now).await?;
         facts.marked_for_deletion = catalog.marked_for_deletion().await?;
@@ -136,10 +162,7 @@ impl Services {
         if topics.is_empty() {
             in_time("the log", log.bounds(PROBE)).await?;
         }
-        let requests = topics.into_iter().map(|(stream, topic)| async move {
-            let says = ask_topic(&**log, state, &stream, &topic).await;
-            (stream, says)
-        });
+        let requests: Vec<_> = topics.into_iter().map(|(stream, topic)| ask_topic(&**log, state, stream, topic)).collect();
         Ok(futures::future::join_all(requests).await)
     }
 
@@ -155,6 +178,29 @@ impl Services {
     }
 }
 
+fn note_log(facts: &mut Facts, said: Result<Vec<(Arc<str>, TopicSays)>>) {
+    match said {
+        Ok(said) => {
+            for (stream, topic) in said {
+                facts.identities.extend(topic.identity.map(|identity| (stream.clone(), identity)));
+                facts.waiting_since.extend(topic.waiting_since);
+                facts.ends.insert(stream, topic.ends);
+            }
+        }
+        Err(error) => facts.unreachable.push(Unreachable { service: BackingService::Log, error: error.to_string() }),
+    }
+}
+
+/// Takes note of what a node of this installation says.
+fn note_node(facts: &mut Facts, node: NodeSays) {
+    facts.failing = node.outages;
+    facts.workers = node.workers;
+    facts.building = node.views_building.into_iter().map(|building| ViewVersion::new(building.view, building.version)).collect();
+    // It knows what failed after the snapshots' cuts, too.
+    let left_out = |failing: FailingView| (ViewVersion::new(failing.view, failing.version), failing.left_out);
+    facts.left_out.extend(node.views_failing.into_iter().map(left_out));
+}
+
 struct TopicSays {
     ends: Result<Vec<PartitionBounds>, String>,
     identity: Option<String>,
@@ -167,17 +213,17 @@ struct StorageFacts {
     dead_letters: BTreeMap<Arc<str>, RecentDeadLetters>,
 }
 
-async fn ask_topic(log: &dyn Log, state: &CatalogState, stream: &Arc<str>, topic: &Arc<str>) -> TopicSays {
-    let ends = match in_time("the log", log.bounds(topic)).await {
+async fn ask_topic(log: &dyn Log, state: &CatalogState, stream: Arc<str>, topic: Arc<str>) -> (Arc<str>, TopicSays) {
+    let ends = match in_time("the log", log.bounds(&topic)).await {
         Ok(ends) => ends,
-        Err(error) => return TopicSays { ends: Err(error.to_string()), identity: None, waiting_since: Vec::new() },
+        Err(error) => return (stream, TopicSays { ends: Err(error.to_string()), identity: None, waiting_since: Vec::new() }),
     };
     let identity = match ends.is_empty() {
         true => None,
-        false => in_time("the log", log.identity(topic)).await.ok(),
+        false => in_time("the log", log.identity(&topic)).await.ok(),
     };
-    let waiting_since = waiting(log, state, stream, topic, &ends).await;
-    TopicSays { ends: Ok(ends), identity, waiting_since }
+    let waiting_since = waiting(log, state, &stream, &topic, &ends).await;
+    (stream, TopicSays { ends: Ok(ends), identity, waiting_since })
 }
 
 /// Returns the topic of each live stream.
@@ -197,8 +243,9 @@ async fn waiting(
     let mut found = Vec::new();
     for ends in ends {
         let id = PartitionId::new(stream.clone(), ends.partition);
-        let next = state.partitions.get(&id).map_or(Offset::ZERO, |known| known.next_offset).max(ends.begin);
-        if next >= ends.end || found.len() >= LOOKED_AT {
+        let known = state.partitions.get(&id);
+        let next = known.map_or(Offset::ZERO, |known| known.next_offset).max(ends.begin);
+        if next >= ends.end || found.len() >= LOOKED_AT || known.is_some_and(|known| moves(known, now())) {
             continue;
         }
         let source = TopicPartition { topic: topic.clone(), partition: ends.partition };
@@ -209,6 +256,12 @@ async fn waiting(
         }
     }
     found
+}
+
+/// Whether what was committed of a partition is so new that no record waits for long. A log whose clock is wrong shows
+/// nothing.
+fn moves(known: &PartitionRecord, now: Micros) -> bool {
+    known.complete_to.is_some_and(|complete_to| now.abs_diff(complete_to) <= MOVES_WITHIN_US)
 }
 
 /// Reads the manifest of each published snapshot: the stamp of its states, and the events that they leave out.
@@ -274,3 +327,6 @@ async fn in_time<T>(who: &str, request: impl Future<Output = Result<T>>) -> Resu
 fn again(error: &Error) -> Error {
     Error::new(error.kind(), error.to_string())
 }
+
+#[cfg(test)]
+mod tests;

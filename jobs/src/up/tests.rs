@@ -240,3 +240,64 @@ async fn the_speed_layer_alone_takes_up_sinks_that_come_later() {
     stop.cancel();
     task.await.unwrap().unwrap();
 }
+
+/// A view that fails on an event is a problem; what it says has the event's text in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_status_over_http_has_the_problems_of_the_command_in_its_words_and_the_sinks_and_alerts() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut installation = installation(folder.path(), "127.0.0.1:0").await;
+    let more = "CREATE VIEW numbers AS SELECT id, sum(cast(k AS BIGINT)) AS total FROM s GROUP BY id;
+        CREATE SINK scored WITH (topic = 'out') AS SELECT e.id, v.n FROM s e LEFT JOIN v ON v.k = e.k;
+        CREATE ALERT seen WITH (topic = 'alerts') AS SELECT k, n FROM v WHERE n >= 1;";
+    let (sender, ready) = oneshot::channel();
+    let options = UpOptions { definitions: Some(project(more)), ready: Some(sender), quiet: true };
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(up(installation.clone(), options, stop.clone()));
+    let ready = ready.await.unwrap();
+    let value = serde_json::json!({ "id": "1", "ts": "2026-03-01T00:00:00Z", "k": "<b>x</b>" }).to_string();
+    installation.log.append("in", vec![event_log::NewRecord { value: Some(value.into()), ..Default::default() }]).await.unwrap();
+
+    // Once the event is committed, nothing else is wrong.
+    let is_there = |report: &serde_json::Value| {
+        let alert = &report["alerts"][0];
+        report["problems"].as_array().is_some_and(|problems| problems.len() == 1)
+            && report["problems"][0]["fault"] == "view_errors"
+            && alert["open"] == 1
+            && alert["run_by"].is_string()
+            && alert["last"]["kind"] == "began"
+            && report["totals"]["lag"] == 0
+    };
+    let url = format!("{}/v1/status", ready.url());
+    let text =
+        until(&url, |status, text| status == 200 && serde_json::from_str::<serde_json::Value>(text).is_ok_and(|report| is_there(&report)))
+            .await;
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(report["problems"][0]["cause"].as_str().unwrap().contains("<b>x</b>"), "{report}");
+    assert_eq!(
+        (&report["alerts"][0]["alert"], &report["alerts"][0]["last"]["key"]),
+        (&serde_json::json!("seen"), &serde_json::json!(r#"{"k":"<b>x</b>"}"#))
+    );
+    assert_eq!(
+        (&report["sinks"][0]["sink"], &report["sinks"][0]["waiting"]),
+        (&serde_json::json!("scored"), &serde_json::json!(0)),
+        "{report}"
+    );
+    assert_eq!(report["sinks"][0]["stalled"], serde_json::Value::Null);
+    assert_eq!(
+        (&report["streams"][0]["archived"], &report["streams"][0]["waiting"]),
+        (&serde_json::json!(1), &serde_json::json!(0)),
+        "{report}"
+    );
+    assert!(report["streams"][0]["complete_to"].is_string() && report["views"][0]["complete_to"].is_string(), "{report}");
+    assert_eq!(report["counts"]["views"], 2);
+    let document: serde_json::Value = reqwest::get(format!("{}/v1/openapi.json", ready.url())).await.unwrap().json().await.unwrap();
+    let names = |object: &serde_json::Value| object.as_object().unwrap().keys().cloned().collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(names(&document["components"]["schemas"]["Status"]["properties"]), names(&report));
+
+    // The command asks the node at this address.
+    installation.settings.serving.http = ready.http.to_string();
+    let by_command = crate::status::status(&installation).await;
+    assert_eq!(report["problems"], serde_json::to_value(&by_command.problems).unwrap());
+    stop.cancel();
+    tokio::time::timeout(PATIENCE, task).await.expect("timed out: it does not stop").unwrap().unwrap();
+}

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `/`, `/healthz`, `/readyz`, `/metrics` | nothing, where the setting names it as public |
 //! | `/`, `/healthz` | a principal |
-//! | `/readyz`, `/metrics` | to read the process |
+//! | `/readyz`, `/metrics`, `/v1/status` | to read the process |
 //! | `/v1/openapi.json` | a principal |
 //! | `/v1/views`, `/v1/streams`, `/v1/hot-keys`, `/v1/sinks`, `/v1/sql` | a principal; the answer has what it may read |
 //! | `/v1/sql/cursors/{cursor}` | the principal whose answer it is |
@@ -115,7 +115,7 @@ fn needs<'a>(path: Option<&str>, name: &'a str) -> Needs<'a> {
         // Decided where they are answered: what each reads follows from its body, or from its plan.
         Some("/v1/rows" | "/v1/sinks" | "/v1/sinks/{sink}" | "/v1/alerts") => Needs::Principal,
         Some("/v1/parameters/{parameter}") => Needs::Right(Action::Operate, Object::Parameter(name)),
-        Some("/readyz" | "/metrics" | "/v1/parameters") => Needs::Right(Action::Read, Object::Process),
+        Some("/readyz" | "/metrics" | "/v1/status" | "/v1/parameters") => Needs::Right(Action::Read, Object::Process),
         Some("/v1/views/{view}" | "/v1/views/{view}/row" | "/v1/views/{view}/rows") => Needs::Right(Action::Read, Object::View(name)),
         Some("/v1/views/{view}/runs") => Needs::Right(Action::Operate, Object::View(name)),
         Some("/v1/streams/{stream}/events") => Needs::Right(Action::Append, Object::Stream(name)),

@@ -55,6 +55,28 @@ pub(super) async fn readyz(
 fn readiness(app: &App, principal: &Principal, query: Option<&str>) -> Result<Response, HttpProblem> {
     let read_view = app.node.read_view()?;
     let outages = app.outages();
+    let (status, code) = decide(&outages, is_whole(&read_view), allows_degraded(query));
+    if sees_details(principal) {
+        return Ok((code, Json(details(app, &read_view, status, &outages))).into_response());
+    }
+    let revision = read_view.loaded.state.revision;
+    let ready = json!({ "status": status, "catalog": app.node.catalog().identity(), "revision": revision });
+    Ok((code, Json(ready)).into_response())
+}
+
+/// What the node says of itself to those who may read the process.
+pub(super) fn own_details(app: &App, read_view: &ReadView) -> Value {
+    let outages = app.outages();
+    let (status, _) = decide(&outages, is_whole(read_view), false);
+    details(app, read_view, status, &outages)
+}
+
+/// Whether each view can be answered, now or once a run has built it.
+fn is_whole(read_view: &ReadView) -> bool {
+    read_view.loaded.registry.views.iter().all(|view| read_view.loaded.refusal(&view.name).is_none())
+}
+
+fn details(app: &App, read_view: &ReadView, status: &str, outages: &[Outage]) -> Value {
     let is_there = |version: &ViewVersion| read_view.loaded.views.contains_key(version) || read_view.loaded.building.contains_key(version);
     let missing = read_view.loaded.registry.views.iter().filter(|view| !is_there(&view.view_version()));
     let missing: Vec<&str> = missing.map(|view| &*view.name).collect();
@@ -62,19 +84,12 @@ fn readiness(app: &App, principal: &Principal, query: Option<&str>) -> Result<Re
     let copying: Vec<Value> = copying.map(|(copy, live)| how_far(live, copy.local())).collect();
     let refused = |(view, error): (&ViewVersion, &Error)| json!({ "view": view.name, "version": view.version, "error": error.to_string() });
     let refused: Vec<Value> = read_view.loaded.failed.iter().map(refused).collect();
-    let failing: Vec<Value> = read_view.loaded.views.values().filter_map(|view| failing_json(&read_view, view)).collect();
-    let building: Vec<Value> = read_view.loaded.building.values().map(|building| building_json(&read_view, building)).collect();
-    let revision = read_view.loaded.state.revision;
-    let is_whole = read_view.loaded.registry.views.iter().all(|view| read_view.loaded.refusal(&view.name).is_none());
-    let (status, code) = decide(&outages, is_whole, allows_degraded(query));
-    if !sees_details(principal) {
-        let ready = json!({ "status": status, "catalog": app.node.catalog().identity(), "revision": revision });
-        return Ok((code, Json(ready)).into_response());
-    }
-    let ready = json!({
+    let failing: Vec<Value> = read_view.loaded.views.values().filter_map(|view| failing_json(read_view, view)).collect();
+    let building: Vec<Value> = read_view.loaded.building.values().map(|building| building_json(read_view, building)).collect();
+    json!({
         "status": status,
         "catalog": app.node.catalog().identity(),
-        "revision": revision,
+        "revision": read_view.loaded.state.revision,
         "outages": outages.iter().map(outage_json).collect::<Vec<_>>(),
         "views_not_loaded": missing,
         "views_building": building,
@@ -82,8 +97,7 @@ fn readiness(app: &App, principal: &Principal, query: Option<&str>) -> Result<Re
         "views_failing": failing,
         "views_copying": copying,
         "workers": app.node.workers().iter().map(worker_json).collect::<Vec<_>>(),
-    });
-    Ok((code, Json(ready)).into_response())
+    })
 }
 
 /// A node that answers but for some views, or by a clock that is wrong, is degraded.

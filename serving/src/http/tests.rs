@@ -836,6 +836,7 @@ async fn a_method_that_is_not_answered_is_reported_with_the_one_that_is() {
         "/healthz",
         "/readyz",
         "/metrics",
+        "/v1/status",
         "/v1/views",
         "/v1/views/a",
         "/v1/views/a/row",

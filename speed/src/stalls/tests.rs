@@ -13,6 +13,7 @@ fn a_stream_that_fails_again_is_left_out_for_longer_and_longer_and_the_others_ar
     let (mut stalls, begin) = (Stalls::default(), Instant::now());
     stalls.failed(stall("s"), begin);
     assert!(left_out(&stalls, begin).is_empty() && stalls.outage(begin).is_none(), "a first failure may be of the moment");
+    assert!(stalls.current(begin).is_empty());
     assert!(stalls.is_trial(begin));
     let mut now = begin;
     let mut pauses = Vec::new();
@@ -29,6 +30,7 @@ fn a_stream_that_fails_again_is_left_out_for_longer_and_longer_and_the_others_ar
     let outage = stalls.outage(now).unwrap();
     assert_eq!((outage.what, outage.lasting), (SINK_STALLED, now - begin));
     assert!(outage.error.contains("\"scored\" over the stream \"s\"") && outage.error.contains("no right"), "{}", outage.error);
+    assert_eq!(stalls.current(now), [(&stall("s"), begin)]);
     stalls.passed("s");
     assert!(stalls.outage(now).is_none() && !stalls.is_trial(now));
 }

@@ -9,7 +9,7 @@ use crate::harness::{Harness, NOW};
 use crate::http::tests::{Client, Reply};
 
 /// Every path there is, with a view or stream where it names one.
-const PATHS: [(&str, &str); 21] = [
+const PATHS: [(&str, &str); 22] = [
     ("/", ""),
     ("/healthz", ""),
     ("/readyz", ""),
@@ -31,6 +31,7 @@ const PATHS: [(&str, &str); 21] = [
     ("/v1/parameters/{parameter}", "most"),
     ("/v1/alerts", ""),
     ("/v1/rows", ""),
+    ("/v1/status", ""),
 ];
 
 fn principal(role: Role, only: Option<Only>) -> Arc<Principal> {
@@ -58,19 +59,19 @@ fn the_table_of_paths() {
     };
     let of = |role, only: Option<Only>| marks(&|| Ok(principal(role, only.clone())), &[]);
     let nobody = || Err(Error::unauthenticated("no token"));
-    //                                        / hrm vs q  vrrr e hssppar
-    assert_eq!(marks(&nobody, &[]), /*     */ "?????????????????????");
-    assert_eq!(marks(&nobody, &["/", "/healthz", "/readyz"]), "yyy??????????????????");
-    assert_eq!(of(Role::Reader, None), /*  */ "yyyyyyyyyy..yyyyyy.yy");
-    assert_eq!(of(Role::Writer, None), /*  */ "yy..yyy....yyyyyy..yy");
-    assert_eq!(of(Role::Operator, None), /**/ "yyyyyyyyyyy.yyyyyyyyy");
-    assert_eq!(of(Role::Admin, None), /*   */ "yyyyyyyyyyyyyyyyyyyyy");
-    assert_eq!(of(Role::Reader, only("velocity", "payments")), "yy..yyyyyy..yyyyy..yy");
-    assert_eq!(of(Role::Reader, only("totals", "other")), "yy..yyy.....yyyyy..yy");
-    assert_eq!(of(Role::Writer, only("", "payments")), "yy..yyy....yyyyyy..yy");
-    assert_eq!(of(Role::Writer, only("", "other")), "yy..yyy.....yyyyy..yy");
-    assert_eq!(of(Role::Operator, only("velocity", "")), "yy..yyyyyyy.yyyyy..yy");
-    assert_eq!(marks(&|| Ok(principal(Role::Writer, None)), &["/metrics"]), "yy.yyyy....yyyyyy..yy");
+    //                                        / hrm vs q  vrrr e hssppars
+    assert_eq!(marks(&nobody, &[]), /*     */ "??????????????????????");
+    assert_eq!(marks(&nobody, &["/", "/healthz", "/readyz"]), "yyy???????????????????");
+    assert_eq!(of(Role::Reader, None), /*  */ "yyyyyyyyyy..yyyyyy.yyy");
+    assert_eq!(of(Role::Writer, None), /*  */ "yy..yyy....yyyyyy..yy.");
+    assert_eq!(of(Role::Operator, None), /**/ "yyyyyyyyyyy.yyyyyyyyyy");
+    assert_eq!(of(Role::Admin, None), /*   */ "yyyyyyyyyyyyyyyyyyyyyy");
+    assert_eq!(of(Role::Reader, only("velocity", "payments")), "yy..yyyyyy..yyyyy..yy.");
+    assert_eq!(of(Role::Reader, only("totals", "other")), "yy..yyy.....yyyyy..yy.");
+    assert_eq!(of(Role::Writer, only("", "payments")), "yy..yyy....yyyyyy..yy.");
+    assert_eq!(of(Role::Writer, only("", "other")), "yy..yyy.....yyyyy..yy.");
+    assert_eq!(of(Role::Operator, only("velocity", "")), "yy..yyyyyyy.yyyyy..yy.");
+    assert_eq!(marks(&|| Ok(principal(Role::Writer, None)), &["/metrics"]), "yy.yyyy....yyyyyy..yy.");
 }
 
 #[test]
