@@ -677,7 +677,7 @@ async fn a_refused_view_shows_wherever_health_does() {
     let shown = client.post("/v1/sql", &json!({ "query": query }).to_string()).await.json();
     assert_eq!(shown["rows"], json!([{"view": "late", "served": false, "refused": true}]));
     let page = String::from_utf8(client.get("/").await.body).unwrap();
-    assert!(page.contains(r#"refused.length ? "dot bad" : "dot good""#) && page.contains(r#"mark("refused", "bad")"#));
+    assert!(page.contains(r#"errors ? "dot bad""#) && page.contains(r#"withReason("refused", "bad", row.refused)"#));
 }
 
 /// A node that may compute the states of two archived events, and a view whose three nothing holds.
