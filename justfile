@@ -89,7 +89,7 @@ fuzz target seconds *arguments:
 fuzz-frames seconds="600":
     BASESTREAM_FUZZ_SECONDS={{seconds}} cargo test --workspace --test postgres -- --nocapture whatever_a_client_sends
 
-# real clients of PostgreSQL and HTTP against `up`: just clients [guides|psql|encrypted|pgbench|python|flight|java|openapi ..] (after `cargo build`)
+# real clients of PostgreSQL and HTTP against `up`: just clients [guides|psql|encrypted|pgbench|python|flight|java|openapi|page ..] (after `cargo build`)
 clients *arguments:
     tests/clients/run {{arguments}}
 
