@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use catalog::{CatalogState, GapRecord};
+use catalog::{CatalogState, Expect, GapRecord};
 use committed::registry::LiveStream;
 use engine::events::Decoder;
 use event_log::{PartitionBounds, TopicPartition, check_mark};
@@ -144,7 +144,9 @@ impl Worker<'_> {
             Start::AfterGap { start, end, reason } => {
                 warn!(partition = %id, %start, %end, reason, "offsets are recorded as lost");
                 let gap = GapRecord { partition: id.clone(), start, end, reason, accepted_at: (self.speed.clock)() };
-                let commit = gap_commit(Uuid::now_v7(), known, gap, identity);
+                let mut commit = gap_commit(Uuid::now_v7(), known, gap, identity);
+                // It may be the first commit of the stream, which was defined anew meanwhile with another topic.
+                commit.expect.push(Expect::NotRedecoded { stream: id.stream.clone(), version: stream.version });
                 self.speed.catalog.commit_with_retry(commit).await?;
                 end
             }

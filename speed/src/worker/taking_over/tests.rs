@@ -1,5 +1,5 @@
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -27,6 +27,8 @@ struct CountingLog {
     log: Arc<dyn Log>,
     identities: AtomicUsize,
     bounds: AtomicUsize,
+    /// It has no records before this offset any more.
+    begins_at: AtomicI64,
     /// While the bounds are asked for, somebody else commits a position of partition 0 here.
     other_owner: Option<Catalog>,
     /// It does not answer when it is asked for bounds.
@@ -44,7 +46,11 @@ impl Log for CountingLog {
         if self.is_silent {
             std::future::pending::<()>().await;
         }
-        let bounds = self.log.bounds(topic).await?;
+        let mut bounds = self.log.bounds(topic).await?;
+        let begins_at = Offset(self.begins_at.load(Ordering::SeqCst));
+        for partition in &mut bounds {
+            (partition.begin, partition.end) = (partition.begin.max(begins_at), partition.end.max(begins_at));
+        }
         if let Some(catalog) = &self.other_owner {
             let identity = self.log.identity(topic).await?;
             let partition = PartitionId::new("pay", 0);
@@ -95,7 +101,8 @@ async fn speed_over_counting(folder: &Path, is_owned_elsewhere: bool, is_silent:
     speed.log.create_topic("payments", PARTITIONS).await.unwrap();
     let other_owner = is_owned_elsewhere.then(|| speed.catalog.clone());
     let (identities, bounds) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let log = Arc::new(CountingLog { log: speed.log.clone(), identities, bounds, other_owner, is_silent });
+    let begins_at = AtomicI64::default();
+    let log = Arc::new(CountingLog { log: speed.log.clone(), identities, bounds, begins_at, other_owner, is_silent });
     speed.log = log.clone();
     (log, speed)
 }
@@ -134,6 +141,24 @@ async fn a_position_that_another_owner_commits_while_the_log_is_asked_is_not_tak
     let (_, starts) = assigned(true).await;
     // From where the catalog's state said, which the commit will refuse; and not "the log is shorter than the catalog".
     assert_eq!(starts.unwrap()[0].1, Offset::ZERO);
+}
+
+#[tokio::test]
+async fn a_gap_at_the_beginning_of_a_topic_that_a_stream_has_left_is_not_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, speed) = speed_over_counting(folder.path(), false, false).await;
+    log.begins_at.store(5, Ordering::SeqCst);
+    let session = planning_session(&speed.functions).unwrap();
+    let mut worker = worker(&speed, &session, &CancellationToken::new()).await;
+    let state = speed.catalog.state().await.unwrap();
+    let before = state.definitions.get(DefinitionKind::Stream, "pay", 1).unwrap();
+    let sql = STREAM.replace("topic = 'payments'", "topic = 'orders'");
+    let anew = DefinitionRecord { version: 2, sql, ..before.clone() };
+    let before = DefinitionRecord { status: DefinitionStatus::Redecoded, ..before.clone() };
+    let add = vec![Add::Definition(before), Add::Definition(anew)];
+    speed.catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
+    assert_eq!(worker.take_over(&all_partitions()).await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert!(speed.catalog.state().await.unwrap().partitions.is_empty());
 }
 
 #[tokio::test]
