@@ -102,8 +102,8 @@ pub enum DefinitionStatus {
     Kept,
     /// Replaced or dropped; kept for history.
     Retired,
-    /// A stream's version whose archived events were decoded again by a later one: no checkpoint may be decoded by it
-    /// any more.
+    /// A stream's version whose archived events were decoded again by a later one, or of which nothing was committed
+    /// when a later one began anew: no checkpoint may be decoded by it any more.
     Redecoded,
 }
 

@@ -52,6 +52,12 @@ impl CatalogState {
         self.partitions.values().map(|p| (p.id.clone(), p.next_offset)).collect()
     }
 
+    /// True if a position was ever committed in a partition of the stream. No event, dead letter, gap or cut of it is in
+    /// the catalog without one.
+    pub fn has_committed(&self, stream: &str) -> bool {
+        self.partitions.keys().any(|id| &*id.stream == stream)
+    }
+
     /// Returns the version of a definition that is served (or, before there is one, the version being built).
     pub fn served_or_building(&self, kind: DefinitionKind, name: &str) -> Option<&DefinitionRecord> {
         let of_name = || self.definitions.live_versions(kind, name);

@@ -3,13 +3,27 @@
 //! Uncommitted work can be withdrawn: its worker lost a partition, or could not go on (a full disk). Its records are in
 //! the log, and the worker that reads them next makes the same decisions, so the earlier read view is still exact for
 //! its vector. A node keeps it until the present one covers that vector.
+//!
+//! One case is different: a stream of which nothing is committed yet may be defined anew, with another topic. Its
+//! records are never read again.
 
 use std::sync::{Mutex, PoisonError};
 
+use catalog::{CatalogState, DefinitionKind, DefinitionStatus};
 use tracing::{info, warn};
 use types::vector::Vector;
 
 use crate::read_view::ReadView;
+
+/// Returns the part of a vector that is read again if it was withdrawn. `before` is the catalog state that it was read
+/// with.
+fn read_again(vector: &Vector, before: &CatalogState, now: &CatalogState) -> Vector {
+    let is_redecoded = |stream: &str| {
+        now.definitions.versions(DefinitionKind::Stream, stream).any(|version| version.status == DefinitionStatus::Redecoded)
+    };
+    let may_be_gone = |stream: &str| !before.has_committed(stream) && is_redecoded(stream);
+    vector.iter().filter(|(id, _)| !may_be_gone(&id.stream)).map(|(id, next)| (id.clone(), next)).collect()
+}
 
 /// The newest read view so far.
 #[derive(Debug, Default)]
@@ -28,7 +42,11 @@ impl Newest {
         // A snapshot that turned out to be damaged cannot be read again.
         let can_stay = |before: &&ReadView| !before.loaded.is_damaged();
         let was_kept = before.filter(|before| before.is_kept).filter(can_stay).is_some();
-        let view = match before.filter(|before| is_kept(&now.vector, &before.vector)).filter(can_stay) {
+        let is_newer = |before: &&ReadView| {
+            is_kept(&now.vector, &before.vector)
+                && is_kept(&now.vector, &read_again(&before.vector, &before.loaded.state, &now.loaded.state))
+        };
+        let view = match before.filter(is_newer).filter(can_stay) {
             Some(before) => ReadView { now: now.now, is_kept: true, ..before.clone() },
             None => now,
         };

@@ -1,4 +1,5 @@
-//! Switches a stream to archive files that were decoded again by another version of its definition.
+//! Switches a stream to archive files that were decoded again by another version of its definition. A stream of which
+//! nothing is committed is switched alike, to none: so it may be defined in any other way.
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ pub struct RedecodedStream {
     pub stream: Arc<str>,
     /// The version that decoded it, and that decodes every record from the switch on.
     pub version: u32,
+    /// None if nothing of the stream is committed.
     pub files: Vec<RedecodedFile>,
 }
 

@@ -1,3 +1,4 @@
+use catalog::{DefinitionRecord, PartitionRecord};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use types::vector::{Offset, PartitionId};
@@ -15,6 +16,39 @@ fn what_was_read_stays_until_every_partition_has_come_as_far() {
     assert!(is_kept(&[], &[5]), "all of it was withdrawn");
     assert!(is_kept(&[9, 4], &[5, 5]), "one partition is ahead, another behind");
     assert!(!is_kept(&[5, 5, 1], &[5, 5]), "a partition was added");
+}
+
+/// What was withdrawn of the topic before is never read again; all else is.
+#[test]
+fn records_of_a_stream_that_begins_anew_are_not_waited_for() {
+    let record = |version, status| DefinitionRecord {
+        kind: DefinitionKind::Stream,
+        name: "pay".into(),
+        version,
+        sql: String::new(),
+        status,
+        created_at: 0,
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
+    };
+    let (mut now, nothing, read) = (CatalogState::default(), CatalogState::default(), vector(&[5]));
+    now.definitions.extend([record(1, DefinitionStatus::Active)]);
+    assert_eq!(read_again(&read, &nothing, &now), read);
+    now.definitions.extend([record(1, DefinitionStatus::Redecoded), record(2, DefinitionStatus::Active)]);
+    assert!(read_again(&read, &nothing, &now).is_empty());
+    let id = PartitionId::new("pay", 0);
+    let partition = PartitionRecord {
+        id: id.clone(),
+        next_offset: Offset(1),
+        log_identity: String::new(),
+        clock: None,
+        max_event_time: None,
+        complete_to: None,
+    };
+    let mut before = CatalogState::default();
+    before.partitions.insert(id, partition);
+    assert_eq!(read_again(&read, &before, &now), read, "the archive was decoded again: the records are in the same topic");
 }
 
 proptest! {

@@ -29,6 +29,7 @@ on_every_engine!(
     a_decision_is_made_on_the_state_that_its_commit_follows,
     a_run_that_waits_is_requested_once,
     a_version_whose_archive_was_decoded_again_commits_no_more,
+    of_a_first_checkpoint_and_a_stream_that_begins_anew_exactly_one_is_committed,
     counts_that_do_not_add_up_are_refused,
     an_advance_backwards_is_wrong_input,
     a_refused_commit_can_be_asked_again_under_its_id,
@@ -280,6 +281,36 @@ async fn a_version_whose_archive_was_decoded_again_commits_no_more(test: &TestCa
     assert_eq!(state.files.get("new").map(|file| file.kind), before.files.get("old").map(|file| file.kind));
     test.catalog.commit(decoded_by(2)).await.unwrap();
     assert!(conflict(test.catalog.commit(decoded_by(1)).await).contains("decoded again by a later version"));
+}
+
+async fn of_a_first_checkpoint_and_a_stream_that_begins_anew_exactly_one_is_committed(test: &TestCatalog) {
+    let (one, other) = (test.another().await, test.another().await);
+    for order in ["first", "anew", "both at once", "both at once"] {
+        let id = PartitionId::new(format!("s{}", Uuid::new_v4().simple()).as_str(), 0);
+        let version =
+            |version| DefinitionRecord { kind: DefinitionKind::Stream, ..definition(&id.stream, version, DefinitionStatus::Active) };
+        test.catalog.commit(adds(vec![Add::Definition(version(1))])).await.unwrap();
+        let mut first = checkpoint_commit(checkpoint(vec![CheckpointRange::of_events(id.clone(), 0, 10)]), vec![], &BTreeMap::new());
+        first.expect.push(Expect::NotRedecoded { stream: id.stream.clone(), version: 1 });
+        let mut anew = Commit { id: Uuid::now_v7(), ..adds(vec![Add::Definition(version(2))]) };
+        let restarted = RedecodedStream { stream: id.stream.clone(), version: 2, files: vec![] };
+        add_redecoded(&mut anew, &test.catalog.state().await.unwrap(), &restarted);
+        let (first, anew) = match order {
+            "first" => {
+                let first = one.commit(first).await;
+                (first, other.commit(anew).await)
+            }
+            "anew" => {
+                let anew = other.commit(anew).await;
+                (one.commit(first).await, anew)
+            }
+            _ => tokio::join!(one.commit(first), other.commit(anew)),
+        };
+        let state = test.catalog.state().await.unwrap();
+        assert_eq!((first.is_ok(), anew.is_ok()), (state.has_committed(&id.stream), !state.has_committed(&id.stream)), "{order}");
+        assert!(order == "both at once" || (order == "first") == first.is_ok(), "{order}");
+        conflict(if first.is_ok() { anew } else { first });
+    }
 }
 
 async fn counts_that_do_not_add_up_are_refused(test: &TestCatalog) {
