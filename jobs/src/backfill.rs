@@ -27,7 +27,7 @@ use uuid::Uuid;
 mod readers;
 
 pub use readers::ReadingView;
-pub(crate) use readers::views_that_read;
+pub(crate) use readers::{views_over, views_that_read};
 
 /// How many footers are read concurrently.
 const FOOTERS_AT_ONCE: usize = 16;

@@ -1,6 +1,6 @@
 //! Compares definitions with a catalog state. The result is a value that can be printed: what `apply` would change.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, ParameterRecord};
@@ -8,7 +8,7 @@ use definitions::{AlertDefinition, Definitions, ParameterDefinition, SinkDefinit
 use serde::Serialize;
 use types::{Error, Result};
 
-use super::compatible::incompatibilities;
+use super::compatible::{held_by_alert, incompatibilities};
 use super::diff::{DiffLine, line_diff};
 use super::inline::{normalised, self_contained};
 use crate::backfill::{ReadingView, Survey};
@@ -20,7 +20,12 @@ pub struct Changes {
     /// The archives that are decoded again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub backfills: Vec<Survey>,
-    /// The live view versions that read columns which are decoded again: none of them is kept.
+    /// The streams that begin anew, at the beginning of their topics, with their new versions: nothing of them is
+    /// committed, and what decides about their records changes.
+    #[serde(skip)]
+    pub(crate) restarted: BTreeMap<Arc<str>, u32>,
+    /// The live view versions that read columns which are decoded again, or a stream that begins anew: none of them is
+    /// kept.
     #[serde(skip)]
     pub stale: Vec<ReadingView>,
     /// The sinks and alerts of the files, with their places in them.
@@ -103,7 +108,8 @@ pub enum What {
         /// Whether that one is still kept.
         is_kept: bool,
     },
-    /// A view's new version with the same text, because columns that it reads are decoded again.
+    /// A view's new version with the same text, because columns that it reads are decoded again, or a stream of it
+    /// begins anew.
     Rebuilt {
         from: u32,
         version: u32,
@@ -221,7 +227,8 @@ pub(crate) fn plan_changes(state: &CatalogState, definitions: &Definitions, stag
     }
     changes.sort_by(|a, b| (order(a.kind), &a.name).cmp(&(order(b.kind), &b.name)));
     let (sinks, alerts) = (definitions.sinks.clone(), definitions.alerts.clone());
-    Changes { changes, sinks, alerts, revision: state.revision, ..Changes::default() }
+    let restarted = restarted_streams(state, &changes);
+    Changes { changes, restarted, sinks, alerts, revision: state.revision, ..Changes::default() }
 }
 
 type DefinitionKindOrder = u8;
@@ -235,6 +242,11 @@ pub(super) fn order(kind: DefinitionKind) -> DefinitionKindOrder {
         DefinitionKind::Parameter => 4,
     }
 }
+
+/// What to do where records of the stream are committed.
+const FINAL: &str = "define a stream with a new name and a new topic, and views over it, and leave this one unchanged";
+/// What to do where an alert is in the way.
+const HELD: &str = "drop the alert with `apply --prune` first, and define it again after this change";
 
 fn plan_stream(state: &CatalogState, definitions: &Definitions, stream: &definitions::StreamDefinition) -> Change {
     let kind = DefinitionKind::Stream;
@@ -251,15 +263,13 @@ fn plan_stream(state: &CatalogState, definitions: &Definitions, stream: &definit
         return change(What::Unchanged { version: newest.version });
     }
     // Events archived under an earlier version stay readable as this stream, so a retired version counts too.
-    let reasons = match parse::parse_stream(&newest.sql) {
-        Ok(before) => incompatibilities(&before, stream),
-        Err(error) => vec![format!("version {} in the catalog does not parse: {error}", newest.version)],
+    let (reasons, help) = match parse::parse_stream(&newest.sql) {
+        Ok(before) if state.has_committed(&stream.name) => (incompatibilities(&before, stream), FINAL),
+        Ok(before) => (held_by_alert(state, &before, stream).into_iter().collect(), HELD),
+        Err(error) => (vec![format!("version {} in the catalog does not parse: {error}", newest.version)], FINAL),
     };
     if !reasons.is_empty() {
-        return change(What::Refused {
-            reasons,
-            help: "define a stream with a new name and a new topic, and leave this one unchanged".into(),
-        });
+        return change(What::Refused { reasons, help: help.into() });
     }
     let version = newest.version + 1;
     match live {
@@ -268,6 +278,20 @@ fn plan_stream(state: &CatalogState, definitions: &Definitions, stream: &definit
             change(What::Changed { from: newest.version, version, built_beside: false, diff: line_diff(&normalised(&newest.sql), &sql) })
         }
     }
+}
+
+/// Returns the streams that begin anew with one of these changes, each with its new version: what would be
+/// incompatible is no change of decisions as long as none is committed.
+fn restarted_streams(state: &CatalogState, changes: &[Change]) -> BTreeMap<Arc<str>, u32> {
+    let restarted = |change: &Change| {
+        let (DefinitionKind::Stream, What::Added { version } | What::Changed { version, .. }) = (change.kind, &change.what) else {
+            return None;
+        };
+        let before = state.definitions.get(change.kind, &change.name, change.newest?)?;
+        let (before, after) = (parse::parse_stream(&before.sql).ok()?, parse::parse_stream(&change.sql).ok()?);
+        (!incompatibilities(&before, &after).is_empty()).then(|| (change.name.clone(), *version))
+    };
+    changes.iter().filter_map(restarted).collect()
 }
 
 fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions::ViewDefinition, staging: bool) -> Change {

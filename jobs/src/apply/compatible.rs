@@ -1,10 +1,15 @@
 //! Checks which changes of a stream keep the decisions about its records.
 
-use definitions::{Column, StreamDefinition};
+use std::sync::Arc;
 
-/// Returns why `new` cannot follow `old` under the same name; empty if it can. What was decided of a record stays:
-/// which partition it is in, whether it is an event, its id and its time. All other columns may change: the archive is
-/// decoded again.
+use catalog::{CatalogState, DefinitionKind};
+use definitions::{Column, StreamDefinition, parse};
+
+use super::inline::{relations, relations_of_select};
+
+/// Returns why `new` cannot follow `old` under the same name once records are committed; empty if it can. What was
+/// decided of a record stays: which partition it is in, whether it is an event, its id and its time. All other columns
+/// may change: the archive is decoded again.
 pub(super) fn incompatibilities(old: &StreamDefinition, new: &StreamDefinition) -> Vec<String> {
     let mut reasons = Vec::new();
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".into());
@@ -31,6 +36,23 @@ pub(super) fn incompatibilities(old: &StreamDefinition, new: &StreamDefinition) 
         }
     }
     reasons
+}
+
+/// Returns why a stream cannot begin anew with another topic, if it cannot. An alert never goes back behind a position
+/// that it has evaluated, and this may be one of the topic before that was not committed yet.
+pub(super) fn held_by_alert(state: &CatalogState, old: &StreamDefinition, new: &StreamDefinition) -> Option<String> {
+    if old.topic == new.topic {
+        return None;
+    }
+    let views = state.live(DefinitionKind::View).filter(|view| relations(&view.sql).contains(&*new.name));
+    let views: Vec<&Arc<str>> = views.map(|view| &view.name).collect();
+    let reads_one = |select: &str| relations_of_select(select).iter().any(|name| views.iter().any(|view| ***view == **name));
+    let mut alerts = state.live(DefinitionKind::Alert);
+    let alert = alerts.find(|alert| parse::parse_alert(&alert.sql).is_ok_and(|alert| reads_one(&alert.select)))?;
+    Some(format!(
+        "topic would change from {} to {}, and the alert \"{}\" may have evaluated offsets of {0}",
+        old.topic, new.topic, alert.name
+    ))
 }
 
 fn column<'a>(stream: &'a StreamDefinition, name: Option<&String>) -> Option<&'a Column> {

@@ -54,8 +54,12 @@ fn collect<'a>(view: &ViewDefinition, definitions: &'a Definitions, open: &mut V
 
 /// Returns the names of streams and views that a stored `CREATE VIEW` selects from; empty if it does not parse.
 pub(super) fn relations(sql: &str) -> BTreeSet<String> {
-    let query = parse::parse_view(sql).ok().and_then(|view| query_of(&view.select));
-    query.map(|query| relations_of(&query).into_iter().collect()).unwrap_or_default()
+    parse::parse_view(sql).map(|view| relations_of_select(&view.select)).unwrap_or_default()
+}
+
+/// The same of a SELECT.
+pub(super) fn relations_of_select(select: &str) -> BTreeSet<String> {
+    query_of(select).map(|query| relations_of(&query).into_iter().collect()).unwrap_or_default()
 }
 
 /// True if a stored `CREATE VIEW` has a view of this name as a CTE.

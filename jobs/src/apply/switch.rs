@@ -18,7 +18,7 @@ use super::checked::checked_records;
 use super::commit::commit_of;
 use super::rebuilt::rebuild_readers;
 use super::{ApplyOptions, ApplyTarget, Wanted, plan_changes};
-use crate::backfill::{self, BackfillTarget, Mode, Staged, Survey, changed_columns, views_that_read};
+use crate::backfill::{self, BackfillTarget, Mode, Staged, Survey, changed_columns, views_over, views_that_read};
 use crate::pin::Pin;
 
 /// How often a plan is retried because the catalog changed meanwhile.
@@ -79,8 +79,12 @@ impl Switch<'_> {
             let attempts = if targets.is_empty() { ATTEMPTS } else { ATTEMPTS_AFTER_DECODING };
             let mut commit = commit_of(&state, &changes, records, now);
             commit.add.extend(at_once.into_iter().map(|(view, version)| Add::Run(RunRecord::requested(view, version))));
+            for (stream, version) in &changes.restarted {
+                let restarted = RedecodedStream { stream: stream.clone(), version: *version, files: Vec::new() };
+                add_redecoded(&mut commit, &state, &restarted);
+            }
             let outcome = match targets.is_empty() && conflicts >= STRICT_ATTEMPTS {
-                true => commit_beside_others(self.target.catalog, commit, &state).await,
+                true => commit_beside_others(self.target.catalog, commit, &state, &changes).await,
                 false => self.commit(commit, &state, &changes, &targets).await,
             };
             match outcome {
@@ -154,14 +158,20 @@ impl Switch<'_> {
 }
 
 /// Commits although others have committed since the state was read. Where they do so several times a second, a plan is
-/// never of the last state. A conflict if they changed what the records were decided on.
-async fn commit_beside_others(catalog: &Catalog, mut commit: Commit, planned_on: &CatalogState) -> Result<()> {
+/// never of the last state. A conflict if they changed what the records were decided on, or committed first records of
+/// a stream that was to begin anew.
+async fn commit_beside_others(catalog: &Catalog, mut commit: Commit, planned_on: &CatalogState, changes: &Changes) -> Result<()> {
     commit.expect.retain(|expect| !matches!(expect, Expect::Revision(_)));
     let decided_on = (&planned_on.definitions, &planned_on.parameters, &planned_on.pauses);
     catalog
-        .commit_decided(move |state| match (&state.definitions, &state.parameters, &state.pauses) == decided_on {
-            true => Ok(((), Some(commit))),
-            false => Err(Error::conflict("definitions were changed meanwhile")),
+        .commit_decided(move |state| {
+            if (&state.definitions, &state.parameters, &state.pauses) != decided_on {
+                return Err(Error::conflict("definitions were changed meanwhile"));
+            }
+            if let Some(stream) = changes.restarted.keys().find(|stream| state.has_committed(stream)) {
+                return Err(Error::conflict("the first records of a stream were committed meanwhile").with("stream", stream));
+            }
+            Ok(((), Some(commit)))
         })
         .await
 }
@@ -195,7 +205,7 @@ pub(super) async fn prepared(
             (Changes { revision: state.revision, ..Changes::default() }, targets)
         }
     };
-    if targets.is_empty() || changes.refusals().is_err() {
+    if (targets.is_empty() && changes.restarted.is_empty()) || changes.refusals().is_err() {
         return Ok(PreparedSwitch { changes, targets: Vec::new(), at_once: Vec::new() });
     }
     for of in &targets {
@@ -203,17 +213,21 @@ pub(super) async fn prepared(
         changes.backfills.push(backfill::survey(target.storage, state, of, staged).await?);
     }
     let columns = changes.backfills.iter().map(|survey| (survey.stream.clone(), survey.column_names())).collect();
-    let readers = views_that_read(state, target.functions, &columns).await?;
+    let mut readers = views_that_read(state, target.functions, &columns).await?;
+    let restarted: Vec<Arc<str>> = changes.restarted.keys().cloned().collect();
+    // Nodes may have states of records that a worker has read by the version before, and not committed.
+    readers.extend(views_over(state, target.functions, &restarted).await?);
     let at_once = rebuild_readers(state, &mut changes, &readers, options.prune);
     Ok(PreparedSwitch { changes, targets, at_once })
 }
 
-/// Returns the streams of which a new version reads columns otherwise than the one before.
+/// Returns the streams of which a new version reads columns otherwise than the one before. One that begins anew has
+/// nothing to decode.
 fn targets_of(state: &CatalogState, changes: &mut Changes, options: ApplyOptions) -> Result<Vec<BackfillTarget>> {
     let mut targets = Vec::new();
     for change in changes.changes.iter_mut().filter(|change| change.kind == DefinitionKind::Stream) {
         let (What::Added { version } | What::Changed { version, .. }) = change.what else { continue };
-        let Some(before) = before(state, change) else { continue };
+        let Some(before) = before(state, change).filter(|_| !changes.restarted.contains_key(&change.name)) else { continue };
         let definition = Arc::new(parse::parse_stream(&change.sql)?);
         if columns_to_decode(&parse::parse_stream(&before.sql)?, &definition).is_empty() {
             continue;

@@ -1,14 +1,18 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Mutex;
 
-use catalog::DefinitionStatus::{Active, Building, Kept, Retired};
-use catalog::{Commit, DefinitionKind, DefinitionStatus, Expect, drop_versions, serve_version, versions_commit};
+use catalog::DefinitionStatus::{Active, Building, Kept, Redecoded, Retired};
+use catalog::{
+    CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionStatus, Expect, PartitionRecord, checkpoint_commit, drop_versions,
+    serve_version, versions_commit,
+};
 use committed::registry::Registry;
 use definitions::parse::parse_definitions;
 use definitions::{KEEP_OLD, parse};
 use proptest::prelude::*;
 use types::ErrorKind;
-use types::vector::Offset;
+use types::vector::{Offset, PartitionId};
 use uuid::Uuid;
 
 use super::checked::refuse_orphans;
@@ -37,6 +41,22 @@ fn plan(state: &CatalogState, texts: &[&str]) -> Changes {
 /// Returns the catalog after applying these files.
 fn applied(state: &CatalogState, texts: &[&str], prune: bool) -> CatalogState {
     with_records(state, &records_of(state, &plan(state, texts), prune, 7))
+}
+
+/// Returns the catalog once a record of the stream is committed.
+fn committed(state: &CatalogState) -> CatalogState {
+    let mut after = state.clone();
+    let id = PartitionId::new("pay", 0);
+    let partition = PartitionRecord {
+        id: id.clone(),
+        next_offset: Offset(1),
+        log_identity: String::new(),
+        clock: None,
+        max_event_time: None,
+        complete_to: None,
+    };
+    after.partitions.insert(id, partition);
+    after
 }
 
 fn what<'a>(changes: &'a Changes, name: &str) -> &'a What {
@@ -221,7 +241,7 @@ fn a_changed_stream_is_decoded_by_its_new_version_at_once() {
 
 #[test]
 fn a_change_of_what_was_decided_is_refused_with_its_reason() {
-    let state = applied(&CatalogState::default(), &[STREAM], false);
+    let state = committed(&applied(&CatalogState::default(), &[STREAM], false));
     let refused = |from: &str, to: &str| reasons(&plan(&state, &[&STREAM.replace(from, to)]), "pay");
     assert!(refused("topic = 'pay'", "topic = 'other'").contains("topic would change from pay to other"));
     assert!(refused(", key = 'device'", "").contains("key would change from device to none"));
@@ -232,6 +252,43 @@ fn a_change_of_what_was_decided_is_refused_with_its_reason() {
     assert!(refused("ts TIMESTAMPTZ NOT NULL", "ts TIMESTAMPTZ NOT NULL OPTIONS (unit = 's')").contains("\"ts\" is the event time"));
     let both = STREAM.replace("device TEXT", "device BIGINT").replace("topic = 'pay'", "topic = 'p'");
     assert!(plan(&state, &[&both]).refusals().unwrap_err().message().contains("another; \"device\""), "one refusal lists every reason");
+}
+
+#[test]
+fn a_stream_of_which_nothing_is_committed_may_change_in_any_way() {
+    let state = applied(&CatalogState::default(), &[STREAM, VIEW], false);
+    let dropped = applied(&state, &[], true);
+    let changes_to = [
+        ("topic = 'pay'", "topic = 'other'"),
+        (", key = 'device'", ""),
+        (" id = 'id',", ""),
+        ("id TEXT NOT NULL", "id UUID NOT NULL"),
+        ("ts TIMESTAMPTZ NOT NULL", "ts TIMESTAMPTZ NOT NULL OPTIONS (unit = 's')"),
+    ];
+    for (from, to) in changes_to {
+        let changed = STREAM.replace(from, to);
+        let changes = plan(&state, &[&changed, VIEW]);
+        assert!(matches!(what(&changes, "pay"), What::Changed { from: 1, version: 2, .. }), "{changed}");
+        assert_eq!(changes.restarted, BTreeMap::from([(Arc::from("pay"), 2)]), "{changed}");
+        assert_eq!(what(&plan(&dropped, &[&changed]), "pay"), &What::Added { version: 2 }, "its name is free: {changed}");
+        for state in [&state, &dropped] {
+            let error = plan(&committed(state), &[&changed, VIEW]).refusals().unwrap_err();
+            assert!(error.message().contains("a new name and a new topic, and views over it"), "{error}");
+        }
+    }
+    let wider = STREAM.replace("device TEXT,", "device TEXT, country TEXT,");
+    assert!(plan(&state, &[&wider, VIEW]).restarted.is_empty(), "its records are decided as before");
+}
+
+#[test]
+fn an_alert_is_dropped_before_its_stream_begins_anew_in_another_topic() {
+    let state = applied(&CatalogState::default(), &[STREAM, VIEW, ALERT], false);
+    let other = STREAM.replace("topic = 'pay'", "topic = 'other'");
+    assert!(reasons(&plan(&state, &[&other, VIEW, ALERT]), "pay").contains("the alert \"busy\" may have evaluated offsets of pay"));
+    let without_key = STREAM.replace(", key = 'device'", "");
+    assert!(matches!(what(&plan(&state, &[&without_key, VIEW, ALERT]), "pay"), What::Changed { version: 2, .. }));
+    let state = applied(&state, &[STREAM, VIEW], true);
+    assert!(matches!(what(&plan(&state, &[&other, VIEW, ALERT]), "pay"), What::Changed { version: 2, .. }));
 }
 
 #[test]
@@ -416,18 +473,64 @@ async fn two_applies_at_the_same_time_do_not_collide() {
     assert_eq!(statuses(&state, "velocity"), [(1, Active)]);
 }
 
+/// The first checkpoint of the stream, by a worker that decodes by this version of it.
+fn first_checkpoint(version: u32) -> Commit {
+    let range = CheckpointRange::of_events(PartitionId::new("pay", 0), 0, 1);
+    let record = CheckpointRecord::new(Uuid::now_v7(), "worker", 1, vec![range]);
+    let mut commit = checkpoint_commit(record, Vec::new(), &BTreeMap::new());
+    commit.expect.push(Expect::NotRedecoded { stream: "pay".into(), version });
+    commit
+}
+
+#[tokio::test]
+async fn a_worker_of_the_version_before_commits_nothing_of_a_stream_that_began_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (catalog, storage, log) = services(&folder).await;
+    let functions = Functions::standard();
+    let target = target_of(&catalog, &storage, &*log, &functions);
+    let other = STREAM.replace("topic = 'pay'", "topic = 'other'");
+    apply_files(&target, &definitions(&[STREAM, VIEW]), false, 1).await.unwrap();
+    apply_files(&target, &definitions(&[&other, VIEW]), false, 2).await.unwrap();
+    let state = catalog.state().await.unwrap();
+    assert_eq!(statuses(&state, "pay"), [(1, Redecoded), (2, Active)]);
+    assert_eq!(statuses(&state, "velocity"), [(1, Retired), (2, Active)], "fresh states of the topic before are of version 1");
+    assert_eq!(catalog.commit(first_checkpoint(1)).await.unwrap_err().kind(), ErrorKind::Conflict);
+    catalog.commit(first_checkpoint(2)).await.unwrap();
+    let error = apply_files(&target, &definitions(&[STREAM, VIEW]), false, 3).await.unwrap_err();
+    assert!(error.message().contains("topic would change from other to pay"), "{error}");
+}
+
+#[tokio::test]
+async fn the_name_and_the_topic_of_a_dropped_stream_are_free_unless_it_has_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let (catalog, storage, log) = services(&folder).await;
+    let functions = Functions::standard();
+    let target = target_of(&catalog, &storage, &*log, &functions);
+    apply_files(&target, &definitions(&[STREAM]), false, 1).await.unwrap();
+    apply_files(&target, &definitions(&[]), true, 2).await.unwrap();
+    let renamed = STREAM.replace("STREAM pay", "STREAM payments");
+    let other = STREAM.replace("topic = 'pay'", "topic = 'other'");
+    apply_files(&target, &definitions(&[&renamed, &other]), false, 3).await.unwrap();
+    let state = catalog.state().await.unwrap();
+    assert_eq!((statuses(&state, "pay"), statuses(&state, "payments")), (vec![(1, Redecoded), (2, Active)], vec![(1, Active)]));
+    assert_eq!(catalog.commit(first_checkpoint(1)).await.unwrap_err().kind(), ErrorKind::Conflict);
+}
+
 /// A log on which something is committed to the catalog whenever a topic is created: between the state that an apply
 /// plans on and its commit.
 #[derive(Debug)]
 struct Busy {
     log: Arc<dyn Log>,
     catalog: Catalog,
+    /// What is committed, the last one first; then commits that change nothing.
+    commits: Mutex<Vec<Commit>>,
 }
 
 #[async_trait::async_trait]
 impl Log for Busy {
     async fn create_topic(&self, topic: &str, partitions: u32) -> Result<u32> {
-        self.catalog.commit(Commit::default()).await?;
+        let commit = self.commits.lock().unwrap().pop().unwrap_or_default();
+        self.catalog.commit(commit).await?;
         self.log.create_topic(topic, partitions).await
     }
 
@@ -457,7 +560,7 @@ async fn definitions_are_applied_however_often_others_commit() {
     let folder = tempfile::tempdir().unwrap();
     let (catalog, storage, log) = services(&folder).await;
     let functions = Functions::standard();
-    let log = Busy { log, catalog: catalog.clone() };
+    let log = Busy { log, catalog: catalog.clone(), commits: Mutex::default() };
     let target = target_of(&catalog, &storage, &log, &functions);
     for windows in ["'1h'", "'2h'", "'3h'"] {
         let files = definitions(&[STREAM, &VIEW.replace("'1h'", windows)]);
@@ -465,6 +568,31 @@ async fn definitions_are_applied_however_often_others_commit() {
     }
     let state = catalog.state().await.unwrap();
     assert_eq!(statuses(&state, "velocity"), [(1, Active), (2, Retired), (3, Building)], "version 2 was retired by a commit like this");
+}
+
+#[tokio::test]
+async fn a_stream_begins_anew_unless_its_first_records_are_committed_before() {
+    let other = STREAM.replace("topic = 'pay'", "topic = 'other'");
+    // From the fourth attempt on, commits of others may come in between.
+    for (first_at, is_first) in [(0, true), (3, true), (0, false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let (catalog, storage, log) = services(&folder).await;
+        let functions = Functions::standard();
+        apply_files(&target_of(&catalog, &storage, &*log, &functions), &definitions(&[STREAM]), false, 1).await.unwrap();
+        let mut commits: Vec<Commit> = is_first.then(|| first_checkpoint(1)).into_iter().collect();
+        commits.resize(commits.len() + first_at, Commit::default());
+        let log = Busy { log, catalog: catalog.clone(), commits: Mutex::new(commits) };
+        let target = target_of(&catalog, &storage, &log, &functions);
+        let outcome = apply_files(&target, &definitions(&[&other]), false, 2).await;
+        let state = catalog.state().await.unwrap();
+        if is_first {
+            assert!(outcome.unwrap_err().message().contains("topic would change from pay to other"), "at attempt {first_at}");
+            assert_eq!((statuses(&state, "pay"), state.has_committed("pay")), (vec![(1, Active)], true));
+        } else {
+            outcome.unwrap();
+            assert_eq!((statuses(&state, "pay"), state.has_committed("pay")), (vec![(1, Redecoded), (2, Active)], false));
+        }
+    }
 }
 
 proptest! {

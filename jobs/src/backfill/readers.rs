@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use catalog::{CatalogState, DefinitionStatus};
-use committed::registry::Registry;
+use committed::registry::{LiveView, Registry};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use definitions::StreamDefinition;
@@ -20,7 +20,7 @@ pub struct ReadingView {
     pub view: Arc<str>,
     pub version: u32,
     pub status: DefinitionStatus,
-    /// `stream.column`, ordered.
+    /// `stream.column`, ordered; a stream alone where all of it counts.
     pub columns: Vec<String>,
 }
 
@@ -41,6 +41,21 @@ pub(crate) async fn views_that_read(
         }
     }
     Ok(readers)
+}
+
+/// Returns the live view versions of a catalog state that read one of these streams.
+pub(crate) async fn views_over(state: &CatalogState, functions: &Functions, streams: &[Arc<str>]) -> Result<Vec<ReadingView>> {
+    if streams.is_empty() {
+        return Ok(Vec::new());
+    }
+    let registry = Registry::load(state, functions).await?;
+    let reader = |live: &LiveView| {
+        let read = streams.iter().filter(|name| live.plan.streams.iter().any(|stream| stream.name == **name));
+        let columns: Vec<String> = read.map(|name| name.to_string()).collect();
+        let reader = ReadingView { view: live.name.clone(), version: live.version, status: live.status, columns };
+        (!reader.columns.is_empty()).then_some(reader)
+    };
+    Ok(registry.views.iter().filter_map(reader).collect())
 }
 
 /// Returns the columns that a view's states are made of, with their streams.

@@ -348,6 +348,27 @@ async fn what_comes_in_while_a_worker_runs_is_decoded_by_one_version() {
     bench.verified(&["sums"]).await;
 }
 
+/// The topic was misspelt, and the key left out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_worker_reads_a_stream_that_begins_anew_from_the_beginning_of_its_topic() {
+    let bench = Bench::new().await;
+    let wrong = STREAM.replace("topic = 'payments'", "topic = 'paymnets'").replace(", key = 'device'", "");
+    bench.append(&[("a", json!({})), ("a", json!({})), ("b", json!({}))]).await;
+    bench.define(&[&wrong, COUNTS]).await;
+    let stop = CancellationToken::new();
+    let (speed, token) = (bench.installation.speed("worker", None), stop.clone());
+    let worker = tokio::spawn(async move { speed.run(token).await });
+    let changes = bench.define(&[STREAM, COUNTS]).await;
+    assert!(changes.backfills.is_empty(), "{changes:?}");
+    bench.committed().await;
+    stop.cancel();
+    worker.await.unwrap().unwrap();
+    assert_eq!(bench.query("SELECT device, n FROM counts ORDER BY device").await, ["a 2", "b 1"]);
+    bench.verified(&["counts"]).await;
+    let refused = bench.apply(&[&wrong, COUNTS], ApplyOptions::default()).await.unwrap_err();
+    assert!(refused.message().contains("topic would change from payments to paymnets"), "{refused}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_was_decoded_again_and_is_lost_is_repaired_as_it_was() {
     let bench = Bench::new().await;

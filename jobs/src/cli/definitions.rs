@@ -239,7 +239,12 @@ enum Tense {
 
 fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
     let mut text = String::new();
-    changes.changes.iter().for_each(|change| change_text(&mut text, change, prune));
+    for change in &changes.changes {
+        change_text(&mut text, change, prune);
+        if change.kind == DefinitionKind::Stream && changes.restarted.contains_key(&change.name) {
+            let _ = writeln!(text, "    no record of it is committed: it begins anew, at the beginning of the topic");
+        }
+    }
     for kept in changes.stale.iter().filter(|reader| reader.status == DefinitionStatus::Kept) {
         let _ = writeln!(text, "  view {} (version {}, kept: dropped, it reads {})", kept.view, kept.version, kept.columns.join(", "));
     }

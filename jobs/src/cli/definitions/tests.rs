@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use catalog::{CatalogState, DefinitionKind};
 
 use super::*;
@@ -22,4 +24,13 @@ fn a_change_that_cannot_be_made_is_not_called_nothing_to_change() {
     let changes = vec![Change::new(DefinitionKind::Stream, "payments", refused)];
     let text = changes_text(&Changes { changes, ..Changes::default() }, false, Tense::Would);
     assert_eq!(text.lines().last(), Some("`basestream apply` changes nothing: 1 of the changes cannot be made"), "{text}");
+}
+
+#[test]
+fn a_stream_that_begins_anew_is_said_to() {
+    let changed = What::Changed { from: 1, version: 2, built_beside: false, diff: Vec::new() };
+    let changes = vec![Change::new(DefinitionKind::Stream, "payments", changed)];
+    let restarted = BTreeMap::from([("payments".into(), 2)]);
+    let text = changes_text(&Changes { changes, restarted, ..Changes::default() }, false, Tense::Would);
+    assert_eq!(text.lines().nth(1), Some("    no record of it is committed: it begins anew, at the beginning of the topic"), "{text}");
 }
