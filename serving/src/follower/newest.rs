@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use catalog::{CatalogState, DefinitionKind, DefinitionStatus};
 use tracing::{info, warn};
-use types::vector::Vector;
+use types::vector::{PartitionId, Vector};
 
 use crate::read_view::ReadView;
 
@@ -21,8 +21,9 @@ fn read_again(vector: &Vector, before: &CatalogState, now: &CatalogState) -> Vec
     let is_redecoded = |stream: &str| {
         now.definitions.versions(DefinitionKind::Stream, stream).any(|version| version.status == DefinitionStatus::Redecoded)
     };
-    let may_be_gone = |stream: &str| !before.has_committed(stream) && is_redecoded(stream);
-    vector.iter().filter(|(id, _)| !may_be_gone(&id.stream)).map(|(id, next)| (id.clone(), next)).collect()
+    // Another topic may have fewer partitions: of those that only the topic before had, none is ever committed.
+    let may_be_gone = |id: &PartitionId| !before.partitions.contains_key(id) && is_redecoded(&id.stream);
+    vector.iter().filter(|(id, _)| !may_be_gone(id)).map(|(id, next)| (id.clone(), next)).collect()
 }
 
 /// The newest read view so far.

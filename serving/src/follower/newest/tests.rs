@@ -1,7 +1,7 @@
 use catalog::{DefinitionRecord, PartitionRecord};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use types::vector::{Offset, PartitionId};
+use types::vector::Offset;
 
 use super::*;
 
@@ -49,6 +49,7 @@ fn records_of_a_stream_that_begins_anew_are_not_waited_for() {
     let mut before = CatalogState::default();
     before.partitions.insert(id, partition);
     assert_eq!(read_again(&read, &before, &now), read, "the archive was decoded again: the records are in the same topic");
+    assert_eq!(read_again(&vector(&[5, 100]), &before, &now), read, "the other partition may be one of the topic before alone");
 }
 
 proptest! {
