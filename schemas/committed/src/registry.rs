@@ -114,6 +114,9 @@ struct Readable {
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
     pub streams: BTreeMap<Arc<str>, LiveStream>,
+    /// The streams that began anew in another topic while nothing of them was committed: no record of the topic before
+    /// is read again.
+    pub moved: BTreeSet<Arc<str>>,
     /// Views that keep states: served versions, those being built and those kept.
     pub views: Vec<LiveView>,
     pub sinks: Vec<LiveSink>,
@@ -131,10 +134,11 @@ impl Registry {
     /// Parses and plans the live definitions of a catalog state.
     pub async fn load(state: &CatalogState, functions: &Functions) -> Result<Registry> {
         let streams = live_streams(state)?;
+        let moved = moved_streams(state, &streams);
         let views = live_views(state, &streams, functions).await?;
         let (parameters, values) = (parameters_of(state)?, state.parameters.clone());
         let (records, pauses) = (live(state).cloned().collect(), state.pauses.clone());
-        let mut registry = Registry { streams, views, sinks: Vec::new(), alerts: Vec::new(), parameters, records, pauses, values };
+        let mut registry = Registry { streams, moved, views, sinks: Vec::new(), alerts: Vec::new(), parameters, records, pauses, values };
         for record in state.live(DefinitionKind::Sink) {
             let definition = Arc::new(parse::parse_sink(&record.sql).map_err(|error| stored(record, &error))?);
             let sink = registry.sink_of(definition, record.version, functions).await;
@@ -293,6 +297,17 @@ fn live_streams(state: &CatalogState) -> Result<BTreeMap<Arc<str>, LiveStream>> 
         Ok((record.name.clone(), LiveStream { version: record.version, definition }))
     };
     state.live(DefinitionKind::Stream).map(stream).collect()
+}
+
+/// Returns the streams of which an earlier version, by which nothing is committed any more, had another topic. A column
+/// that is added marks the versions before it as well: its records are in the same topic.
+fn moved_streams(state: &CatalogState, streams: &BTreeMap<Arc<str>, LiveStream>) -> BTreeSet<Arc<str>> {
+    let has_moved = |name: &str, stream: &LiveStream| {
+        let versions = state.definitions.versions(DefinitionKind::Stream, name);
+        let mut redecoded = versions.filter(|version| version.status == DefinitionStatus::Redecoded);
+        redecoded.any(|version| parse::parse_stream(&version.sql).is_ok_and(|before| before.topic != stream.definition.topic))
+    };
+    streams.iter().filter(|(name, stream)| has_moved(name, stream)).map(|(name, _)| name.clone()).collect()
 }
 
 /// Plans the live versions of views that keep states.

@@ -9,7 +9,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use catalog::{CatalogState, DefinitionKind, DefinitionStatus};
+use catalog::CatalogState;
+use committed::registry::Registry;
 use tracing::{info, warn};
 use types::vector::{PartitionId, Vector};
 
@@ -17,12 +18,9 @@ use crate::read_view::ReadView;
 
 /// Returns the part of a vector that is read again if it was withdrawn. `before` is the catalog state that it was read
 /// with.
-fn read_again(vector: &Vector, before: &CatalogState, now: &CatalogState) -> Vector {
-    let is_redecoded = |stream: &str| {
-        now.definitions.versions(DefinitionKind::Stream, stream).any(|version| version.status == DefinitionStatus::Redecoded)
-    };
+fn read_again(vector: &Vector, before: &CatalogState, now: &Registry) -> Vector {
     // Another topic may have fewer partitions: of those that only the topic before had, none is ever committed.
-    let may_be_gone = |id: &PartitionId| !before.partitions.contains_key(id) && is_redecoded(&id.stream);
+    let may_be_gone = |id: &PartitionId| !before.partitions.contains_key(id) && now.moved.contains(&id.stream);
     vector.iter().filter(|(id, _)| !may_be_gone(id)).map(|(id, next)| (id.clone(), next)).collect()
 }
 
@@ -45,7 +43,7 @@ impl Newest {
         let was_kept = before.filter(|before| before.is_kept).filter(can_stay).is_some();
         let is_newer = |before: &&ReadView| {
             is_kept(&now.vector, &before.vector)
-                && is_kept(&now.vector, &read_again(&before.vector, &before.loaded.state, &now.loaded.state))
+                && is_kept(&now.vector, &read_again(&before.vector, &before.loaded.state, &now.loaded.registry))
         };
         let view = match before.filter(is_newer).filter(can_stay) {
             Some(before) => ReadView { now: now.now, is_kept: true, ..before.clone() },

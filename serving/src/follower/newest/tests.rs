@@ -1,4 +1,5 @@
-use catalog::{DefinitionRecord, PartitionRecord};
+use catalog::{DefinitionKind, DefinitionRecord, DefinitionStatus, PartitionRecord};
+use engine::functions::Functions;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use types::vector::Offset;
@@ -19,23 +20,27 @@ fn what_was_read_stays_until_every_partition_has_come_as_far() {
 }
 
 /// What was withdrawn of the topic before is never read again; all else is.
-#[test]
-fn records_of_a_stream_that_begins_anew_are_not_waited_for() {
-    let record = |version, status| DefinitionRecord {
+#[tokio::test]
+async fn records_of_a_stream_that_begins_anew_are_not_waited_for() {
+    let record = |version, status, topic| DefinitionRecord {
         kind: DefinitionKind::Stream,
         name: "pay".into(),
         version,
-        sql: String::new(),
+        sql: format!("CREATE STREAM pay (ts TIMESTAMPTZ NOT NULL) WITH (topic = '{topic}', format = 'json', event_time = 'ts')"),
         status,
         created_at: 0,
         since: 0,
         kept_until: None,
         rolled_back: false,
     };
-    let (mut now, nothing, read) = (CatalogState::default(), CatalogState::default(), vector(&[5]));
-    now.definitions.extend([record(1, DefinitionStatus::Active)]);
+    let (nothing, read) = (CatalogState::default(), vector(&[5]));
+    let now = registry([record(1, DefinitionStatus::Active, "paymnets")]).await;
     assert_eq!(read_again(&read, &nothing, &now), read);
-    now.definitions.extend([record(1, DefinitionStatus::Redecoded), record(2, DefinitionStatus::Active)]);
+    let before = record(1, DefinitionStatus::Redecoded, "payments");
+    let now = registry([before, record(2, DefinitionStatus::Active, "payments")]).await;
+    assert_eq!(read_again(&read, &nothing, &now), read, "a column was added: the records are in the same topic");
+    let before = record(1, DefinitionStatus::Redecoded, "paymnets");
+    let now = registry([before, record(2, DefinitionStatus::Active, "payments")]).await;
     assert!(read_again(&read, &nothing, &now).is_empty());
     let id = PartitionId::new("pay", 0);
     let partition = PartitionRecord {
@@ -48,8 +53,14 @@ fn records_of_a_stream_that_begins_anew_are_not_waited_for() {
     };
     let mut before = CatalogState::default();
     before.partitions.insert(id, partition);
-    assert_eq!(read_again(&read, &before, &now), read, "the archive was decoded again: the records are in the same topic");
+    assert_eq!(read_again(&read, &before, &now), read, "it was read after the stream began anew");
     assert_eq!(read_again(&vector(&[5, 100]), &before, &now), read, "the other partition may be one of the topic before alone");
+}
+
+async fn registry(definitions: impl IntoIterator<Item = DefinitionRecord>) -> Registry {
+    let mut state = CatalogState::default();
+    state.definitions.extend(definitions);
+    Registry::load(&state, &Functions::standard()).await.unwrap()
 }
 
 proptest! {
