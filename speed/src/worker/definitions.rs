@@ -48,11 +48,7 @@ impl Worker<'_> {
             self.follow_parameters(&state).await?;
             return Ok(false);
         }
-        if let Some(stream) = redecoded(&state, &self.registry) {
-            // A checkpoint would be refused: the records are decoded by the new version, from the committed position
-            // on.
-            return Err(Error::conflict("the archive of a stream was decoded again by a later version").with("stream", stream));
-        }
+        self.check_not_redecoded(&state)?;
         let registry = Registry::load(&state, &self.speed.functions).await?;
         self.speed.progress.note_unplanned(&registry);
         if streams_of(&registry) != streams_of(&self.registry) || self.speed.progress.left_out() != self.left_out {
@@ -71,6 +67,15 @@ impl Worker<'_> {
         }
         (self.registry, self.is_behind) = (registry, false);
         Ok(false)
+    }
+
+    /// Errors: `Conflict` if a later version of a stream decides its records. A checkpoint would be refused: the records
+    /// are decoded by that version, from the committed position on.
+    pub(super) fn check_not_redecoded(&self, state: &CatalogState) -> Result<()> {
+        match redecoded(state, &self.registry) {
+            Some(stream) => Err(Error::conflict("the archive of a stream was decoded again by a later version").with("stream", stream)),
+            None => Ok(()),
+        }
     }
 
     /// Uses the values of parameters that a state has. Views, and what is uncommitted of them, do not depend on values.

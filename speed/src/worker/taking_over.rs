@@ -70,6 +70,8 @@ impl Worker<'_> {
             None => 0,
         };
         let state = self.speed.catalog.state().await?;
+        // A worker by the newer definition may have these partitions: its layers are not withdrawn.
+        self.check_not_redecoded(&state)?;
         // The owner before may have used values that this worker has not seen yet: they do not go back.
         self.follow_parameters(&state).await?;
         self.is_behind = self.registry.has_other_definitions(&state);

@@ -1,4 +1,5 @@
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -6,10 +7,12 @@ use async_trait::async_trait;
 use catalog::{Add, Catalog, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
 use committed::registry::Registry;
 use datafusion::prelude::SessionContext;
+use engine::fresh::{Fresh, FreshLayer};
 use engine::plan::planning_session;
 use event_log::{Consumer, Fetched, Log, LogEvent, NewRecord, Subscription};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use types::vector::Vector;
 
 use super::*;
 use crate::harness::speed_layer;
@@ -31,6 +34,8 @@ struct CountingLog {
     begins_at: AtomicI64,
     /// While the bounds are asked for, somebody else commits a position of partition 0 here.
     other_owner: Option<Catalog>,
+    /// The same of another commit, once.
+    meanwhile: Mutex<Option<(Catalog, Commit)>>,
     /// It does not answer when it is asked for bounds.
     is_silent: bool,
 }
@@ -56,6 +61,10 @@ impl Log for CountingLog {
             let partition = PartitionId::new("pay", 0);
             let gap = GapRecord { partition, start: Offset(0), end: Offset(5), reason: "elsewhere".into(), accepted_at: 0 };
             let commit = gap_commit(Uuid::now_v7(), None, gap, &identity);
+            catalog.commit(commit).await?;
+        }
+        let meanwhile = self.meanwhile.lock().unwrap().take();
+        if let Some((catalog, commit)) = meanwhile {
             catalog.commit(commit).await?;
         }
         Ok(bounds)
@@ -101,8 +110,8 @@ async fn speed_over_counting(folder: &Path, is_owned_elsewhere: bool, is_silent:
     speed.log.create_topic("payments", PARTITIONS).await.unwrap();
     let other_owner = is_owned_elsewhere.then(|| speed.catalog.clone());
     let (identities, bounds) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let begins_at = AtomicI64::default();
-    let log = Arc::new(CountingLog { log: speed.log.clone(), identities, bounds, begins_at, other_owner, is_silent });
+    let (begins_at, meanwhile) = (AtomicI64::default(), Mutex::default());
+    let log = Arc::new(CountingLog { log: speed.log.clone(), identities, bounds, begins_at, other_owner, meanwhile, is_silent });
     speed.log = log.clone();
     (log, speed)
 }
@@ -143,6 +152,16 @@ async fn a_position_that_another_owner_commits_while_the_log_is_asked_is_not_tak
     assert_eq!(starts.unwrap()[0].1, Offset::ZERO);
 }
 
+/// The stream begins anew, in another topic.
+async fn begin_anew(catalog: &Catalog) -> Commit {
+    let state = catalog.state().await.unwrap();
+    let before = state.definitions.get(DefinitionKind::Stream, "pay", 1).unwrap();
+    let sql = STREAM.replace("topic = 'payments'", "topic = 'orders'");
+    let anew = DefinitionRecord { version: 2, sql, ..before.clone() };
+    let before = DefinitionRecord { status: DefinitionStatus::Redecoded, ..before.clone() };
+    Commit { id: Uuid::now_v7(), add: vec![Add::Definition(before), Add::Definition(anew)], ..Commit::default() }
+}
+
 #[tokio::test]
 async fn a_gap_at_the_beginning_of_a_topic_that_a_stream_has_left_is_not_committed() {
     let folder = tempfile::tempdir().unwrap();
@@ -150,15 +169,28 @@ async fn a_gap_at_the_beginning_of_a_topic_that_a_stream_has_left_is_not_committ
     log.begins_at.store(5, Ordering::SeqCst);
     let session = planning_session(&speed.functions).unwrap();
     let mut worker = worker(&speed, &session, &CancellationToken::new()).await;
-    let state = speed.catalog.state().await.unwrap();
-    let before = state.definitions.get(DefinitionKind::Stream, "pay", 1).unwrap();
-    let sql = STREAM.replace("topic = 'payments'", "topic = 'orders'");
-    let anew = DefinitionRecord { version: 2, sql, ..before.clone() };
-    let before = DefinitionRecord { status: DefinitionStatus::Redecoded, ..before.clone() };
-    let add = vec![Add::Definition(before), Add::Definition(anew)];
-    speed.catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
+    let anew = begin_anew(&speed.catalog).await;
+    *log.meanwhile.lock().unwrap() = Some((speed.catalog.clone(), anew));
     assert_eq!(worker.take_over(&all_partitions()).await.unwrap_err().kind(), ErrorKind::Conflict);
     assert!(speed.catalog.state().await.unwrap().partitions.is_empty());
+}
+
+/// It may take over only now what a worker by the new definition has already read.
+#[tokio::test]
+async fn a_worker_of_the_topic_before_withdraws_nothing_of_the_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut speed) = speed_over_counting(folder.path(), false, false).await;
+    let fresh = Fresh::default();
+    speed.fresh = Some(fresh.for_worker());
+    let session = planning_session(&speed.functions).unwrap();
+    let mut late = worker(&speed, &session, &CancellationToken::new()).await;
+    speed.catalog.commit(begin_anew(&speed.catalog).await).await.unwrap();
+    let end: Vector = [(PartitionId::new("pay", 0), Offset(3))].into_iter().collect();
+    let start = end.iter().map(|(id, _)| (id.clone(), Offset::ZERO)).collect();
+    let layer = FreshLayer { start, end, states: Default::default(), failures: Default::default(), max_event_time: Default::default() };
+    fresh.for_worker().publish(layer, []);
+    assert_eq!(late.take_over(&all_partitions()).await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(fresh.layers(), 1);
 }
 
 #[tokio::test]
