@@ -83,6 +83,7 @@ impl Switch<'_> {
                 let restarted = RedecodedStream { stream: stream.clone(), version: *version, files: Vec::new() };
                 add_redecoded(&mut commit, &state, &restarted);
             }
+            commit.expect.extend(reread_topics(&state, &changes).into_iter().map(|stream| Expect::NotSwitched { stream }));
             let outcome = match targets.is_empty() && conflicts >= STRICT_ATTEMPTS {
                 true => commit_beside_others(self.target.catalog, commit, &state, &changes).await,
                 false => self.commit(commit, &state, &changes, &targets).await,
@@ -197,6 +198,11 @@ pub(super) async fn prepared(
     let (mut changes, targets) = match wanted {
         Wanted::Definitions { definitions, staging } => {
             let mut changes = plan_changes(state, definitions, staging);
+            for stream in reread_topics(state, &changes) {
+                if let Some(sink) = target.catalog.switched_sink(&stream).await? {
+                    refuse_reread(&mut changes, &stream, &sink);
+                }
+            }
             let targets = targets_of(state, &mut changes, options)?;
             (changes, targets)
         }
@@ -219,6 +225,32 @@ pub(super) async fn prepared(
     readers.extend(views_over(state, target.functions, &restarted).await?);
     let at_once = rebuild_readers(state, &mut changes, &readers, options.prune);
     Ok(PreparedSwitch { changes, targets, at_once })
+}
+
+/// Returns those of the streams that begin anew which read a topic again that they had before.
+fn reread_topics(state: &CatalogState, changes: &Changes) -> Vec<Arc<str>> {
+    let topic_of = |sql: &str| parse::parse_stream(sql).ok().map(|stream| stream.topic);
+    let is_read_again = |change: &&Change| {
+        let topic = topic_of(&change.sql);
+        state.definitions.versions(change.kind, &change.name).any(|before| topic_of(&before.sql) == topic)
+    };
+    let restarted = |change: &&Change| change.kind == DefinitionKind::Stream && changes.restarted.contains_key(&change.name);
+    changes.changes.iter().filter(restarted).filter(is_read_again).map(|change| change.name.clone()).collect()
+}
+
+/// A sink puts out at most one record for an offset of a topic, also where another version of the stream accepts the
+/// record there as another event.
+fn refuse_reread(changes: &mut Changes, stream: &Arc<str>, sink: &str) {
+    changes.restarted.remove(stream);
+    let mut of_streams = changes.changes.iter_mut().filter(|change| change.kind == DefinitionKind::Stream);
+    if let Some(change) = of_streams.find(|change| change.name == *stream) {
+        let reason = format!(
+            "its topic would be read again from the beginning, and the sink \"{sink}\" has decided events of it: it decides none of \
+             them again"
+        );
+        let help = "give the stream a new topic, or define a stream with a new name and a new topic, and views over it".into();
+        change.what = What::Refused { reasons: vec![reason], help };
+    }
 }
 
 /// Returns the streams of which a new version reads columns otherwise than the one before. One that begins anew has

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use catalog::DefinitionStatus::{Active, Building, Kept, Redecoded, Retired};
 use catalog::{
-    CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionStatus, Expect, PartitionRecord, checkpoint_commit, drop_versions,
-    serve_version, versions_commit,
+    Add, CheckpointRange, CheckpointRecord, Commit, DefinitionKind, DefinitionStatus, Expect, PartitionRecord, SinkSwitch,
+    checkpoint_commit, drop_versions, serve_version, versions_commit,
 };
 use committed::registry::Registry;
 use definitions::parse::parse_definitions;
@@ -592,6 +592,38 @@ async fn a_stream_begins_anew_unless_its_first_records_are_committed_before() {
             outcome.unwrap();
             assert_eq!((statuses(&state, "pay"), state.has_committed("pay")), (vec![(1, Redecoded), (2, Active)], false));
         }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_begins_anew_in_its_topic_unless_a_sink_has_decided_events_of_it() {
+    let without_key = STREAM.replace(", key = 'device'", "");
+    let other = STREAM.replace("topic = 'pay'", "topic = 'other'");
+    let switch = SinkSwitch {
+        sink: "alarms".into(),
+        partition: PartitionId::new("pay", 0),
+        log_identity: "log".into(),
+        from: Offset(0),
+        version: 1,
+        paused: false,
+        at: 0,
+    };
+    // From the fourth attempt on, commits of others may come in between.
+    for first_at in [0, 3] {
+        let folder = tempfile::tempdir().unwrap();
+        let (catalog, storage, log) = services(&folder).await;
+        let functions = Functions::standard();
+        apply_files(&target_of(&catalog, &storage, &*log, &functions), &definitions(&[STREAM]), false, 1).await.unwrap();
+        let mut commits = vec![Commit { id: Uuid::now_v7(), add: vec![Add::SinkSwitch(switch.clone())], ..Commit::default() }];
+        commits.resize(1 + first_at, Commit::default());
+        let log = Busy { log, catalog: catalog.clone(), commits: Mutex::new(commits) };
+        let target = target_of(&catalog, &storage, &log, &functions);
+        let error = apply_files(&target, &definitions(&[&without_key]), false, 2).await.unwrap_err();
+        assert!(error.message().contains("the sink \"alarms\" has decided events of it"), "at attempt {first_at}: {error}");
+        assert_eq!(statuses(&catalog.state().await.unwrap(), "pay"), [(1, Active)]);
+        apply_files(&target, &definitions(&[&other]), false, 3).await.unwrap();
+        let error = apply_files(&target, &definitions(&[STREAM]), false, 4).await.unwrap_err();
+        assert!(error.message().contains("the sink \"alarms\" has decided events of it"), "it is the first topic again: {error}");
     }
 }
 

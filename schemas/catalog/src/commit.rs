@@ -47,6 +47,8 @@ pub enum Expect {
     AlertSequence { alert: Arc<str>, version: u32, next: i64 },
     /// Each of these claims is the last one of its sink and partition.
     SinkClaims(Vec<SinkClaim>),
+    /// No sink has a switch in the stream: none has decided an event of it.
+    NotSwitched { stream: Arc<str> },
     /// No commit happened since the state of this revision was read.
     Revision(Revision),
 }

@@ -15,6 +15,7 @@
 //!   then, or finds that more was committed than when it began. So the worker that may append is always the one that
 //!   may switch, or has lost the right to both.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use catalog::{Add, Commit, Expect, SinkClaim, SinkSwitch};
@@ -98,10 +99,14 @@ pub fn claim_commit(id: Uuid, claims: impl IntoIterator<Item = SinkClaim>) -> Co
     Commit { id, add: claims.into_iter().map(Add::SinkClaim).collect(), ..Commit::default() }
 }
 
-/// Records switches under the claims of their outputs. It is refused if another worker has claimed one of them since.
-pub fn switch_commit(id: Uuid, claims: Vec<SinkClaim>, switches: impl IntoIterator<Item = SinkSwitch>) -> Commit {
-    let add = switches.into_iter().map(Add::SinkSwitch).collect();
-    Commit { id, expect: vec![Expect::SinkClaims(claims)], add, ..Commit::default() }
+/// Records switches under the claims of their outputs. It is refused if another worker has claimed one of them since, or
+/// if a later version than `version_of` a stream decides the stream's records.
+pub fn switch_commit(id: Uuid, claims: Vec<SinkClaim>, switches: Vec<SinkSwitch>, version_of: impl Fn(&Arc<str>) -> Option<u32>) -> Commit {
+    let streams: BTreeSet<&Arc<str>> = switches.iter().map(|switch| &switch.partition.stream).collect();
+    let decided =
+        streams.into_iter().filter_map(|stream| Some(Expect::NotRedecoded { stream: stream.clone(), version: version_of(stream)? }));
+    let expect = decided.chain([Expect::SinkClaims(claims)]).collect();
+    Commit { id, expect, add: switches.into_iter().map(Add::SinkSwitch).collect(), ..Commit::default() }
 }
 
 /// Checks the committed position, which is final once an output is taken over.

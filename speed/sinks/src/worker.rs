@@ -172,7 +172,7 @@ impl SinkWorker {
             let Some((sink, (_, position))) = sink.zip(position) else { continue };
             switches.extend(taken.switch_at_once(sink, *position).map(|switch| (key.clone(), switch)));
         }
-        self.record_switches(switches).await
+        self.record_switches(registry, switches).await
     }
 
     async fn make_all(&mut self, registry: &Registry, accepted: Vec<Accepted>) -> Result<()> {

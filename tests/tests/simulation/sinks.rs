@@ -157,7 +157,7 @@ impl Sinks {
             return Ok(());
         }
         let claims = switches.iter().filter_map(|switch| Some(self.taken.get(&switch.partition)?.claimed(&switch.sink)));
-        let commit = switch_commit(self.ctx.sim.id(), claims.collect(), switches.clone());
+        let commit = switch_commit(self.ctx.sim.id(), claims.collect(), switches.clone(), |_| None);
         self.ctx.commit(commit).await?;
         for switch in switches {
             let SinkSwitch { partition, from, version, paused, .. } = &switch;

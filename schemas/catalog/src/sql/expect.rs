@@ -35,6 +35,7 @@ pub(super) async fn check(session: &mut Session, expect: &Expect, revision: Revi
         Expect::TokenInUse { name } => token_in_use(session, name).await,
         Expect::AlertSequence { alert, version, next } => alert_sequence(session, alert, *version, *next).await,
         Expect::SinkClaims(claims) => sink_switch::check_claims(session, claims).await,
+        Expect::NotSwitched { stream } => not_switched(session, stream).await,
         Expect::Revision(expected) => same_revision(*expected, revision - 1),
     }
 }
@@ -185,6 +186,13 @@ async fn token_in_use(session: &mut Session, name: &str) -> Result<()> {
         Some(true) => Ok(()),
         Some(false) => Err(Error::conflict("the token is revoked already").with("token", name)),
         None => Err(Error::not_found("there is no token of this name").with("token", name)),
+    }
+}
+
+async fn not_switched(session: &mut Session, stream: &Arc<str>) -> Result<()> {
+    match sink_switch::first_sink(session, stream).await? {
+        Some(sink) => Err(Error::conflict("a sink has decided events of the stream").with("stream", stream).with("sink", sink)),
+        None => Ok(()),
     }
 }
 

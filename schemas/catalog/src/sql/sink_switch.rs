@@ -62,6 +62,13 @@ impl Catalog {
         session.finish(found).await
     }
 
+    /// Returns a sink that has a switch in a stream, dropped ones too; `None` if no sink has decided an event of it.
+    pub async fn switched_sink(&self, stream: &str) -> Result<Option<String>> {
+        let mut session = Box::pin(self.engine.read()).await?;
+        let found = first_sink(&mut session, stream).await;
+        session.finish(found).await
+    }
+
     /// Returns the last switch of each partition of the sinks of these claims. Fails with [`ErrorKind::Conflict`] if
     /// another worker has claimed one of them since.
     ///
@@ -149,6 +156,12 @@ pub(super) async fn add(session: &mut Session, switch: &SinkSwitch, now: Micros)
     session.execute(sql, values).await?;
     let sql = "DELETE FROM sink_switch WHERE sink = $1 AND stream = $2 AND partition = $3 AND seq <= $4";
     session.execute(sql, values![&**sink, &*partition.stream, number, seq - HISTORY]).await.map(drop)
+}
+
+/// The first by name of the sinks that have a switch in a stream.
+pub(super) async fn first_sink(session: &mut Session, stream: &str) -> Result<Option<String>> {
+    let sql = "SELECT sink FROM sink_switch WHERE stream = $1 ORDER BY sink LIMIT 1";
+    session.row(sql, values![stream]).await?.map(|row| row.text("sink")).transpose()
 }
 
 async fn ranges(session: &mut Session, sink: Option<&str>, limit: u32) -> Result<Vec<SinkRange>> {

@@ -7,8 +7,10 @@
 
 use std::collections::BTreeMap;
 
+use catalog::{Catalog, DefinitionKind, DefinitionRecord, DefinitionStatus};
 use definitions::parse;
 use proptest::prelude::*;
+use types::ErrorKind;
 
 use super::*;
 
@@ -150,6 +152,39 @@ impl Worker {
 fn begin(workers: &mut Vec<Worker>, world: &World) {
     let (id, start) = (workers.len(), world.committed);
     workers.insert(0, Worker { id, sink: world.sink.clone(), start, position: start, stage: Stage::Claim });
+}
+
+/// The sink would never decide those events again by the later one.
+#[tokio::test]
+async fn a_switch_is_refused_once_a_later_version_of_the_stream_decides_its_records() {
+    let catalog = Catalog::open("sqlite::memory:").await.unwrap();
+    let version = |version, status| {
+        Add::Definition(DefinitionRecord {
+            kind: DefinitionKind::Stream,
+            name: "pay".into(),
+            version,
+            sql: String::new(),
+            status,
+            created_at: 0,
+            since: 0,
+            kept_until: None,
+            rolled_back: false,
+        })
+    };
+    let add = vec![version(1, DefinitionStatus::Redecoded), version(2, DefinitionStatus::Active)];
+    catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
+    let switch = SinkSwitch {
+        sink: "alarms".into(),
+        partition: PartitionId::new("pay", 0),
+        log_identity: "log".into(),
+        from: Offset(0),
+        version: 1,
+        paused: false,
+        at: 0,
+    };
+    let decided_by = |version| switch_commit(Uuid::now_v7(), Vec::new(), vec![switch.clone()], move |_| Some(version));
+    assert_eq!(catalog.commit(decided_by(1)).await.unwrap_err().kind(), ErrorKind::Conflict);
+    catalog.commit(decided_by(2)).await.unwrap();
 }
 
 proptest! {

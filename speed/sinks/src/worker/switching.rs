@@ -1,5 +1,7 @@
 //! Records from which event on another version of a sink makes the records, or none because the sink is paused.
 
+use std::sync::Arc;
+
 use catalog::{SinkClaim, SinkSwitch};
 use committed::registry::{LiveSink, Registry};
 use tracing::info;
@@ -23,7 +25,7 @@ impl SinkWorker {
                 }
             }
         }
-        self.record_switches(switches).await
+        self.record_switches(registry, switches).await
     }
 
     /// Whether a sink has not begun and still waits for its views. It begins once they can be answered; a run builds
@@ -39,14 +41,15 @@ impl SinkWorker {
 
     /// Commits switches under the claims of their outputs, and keeps them as the last ones.
     ///
-    /// Errors: `Conflict` if another worker has claimed one of the outputs since.
-    pub(super) async fn record_switches(&mut self, switches: Vec<(OutputKey, SinkSwitch)>) -> Result<()> {
+    /// Errors: `Conflict` if another worker has claimed one of the outputs since, or if a stream of them begins anew.
+    pub(super) async fn record_switches(&mut self, registry: &Registry, switches: Vec<(OutputKey, SinkSwitch)>) -> Result<()> {
         if switches.is_empty() {
             return Ok(());
         }
         let claims = switches.iter().filter_map(|(key, switch)| Some(self.taken.get(key)?.claimed(&switch.sink)));
         let claims: Vec<SinkClaim> = claims.collect();
-        let commit = switch_commit(Uuid::now_v7(), claims, switches.iter().map(|(_, switch)| switch.clone()));
+        let version_of = |stream: &Arc<str>| registry.streams.get(stream).map(|stream| stream.version);
+        let commit = switch_commit(Uuid::now_v7(), claims, switches.iter().map(|(_, switch)| switch.clone()).collect(), version_of);
         failpoint::hit("sinks.before_switch")?;
         self.sinks.catalog.commit_with_retry(commit).await?;
         failpoint::hit("sinks.after_switch")?;

@@ -12,6 +12,7 @@ on_every_engine!(
     switches_of_a_partition_go_forward,
     ranges_are_listed_from_the_newest_up_to_a_limit,
     the_newest_thousand_switches_of_a_partition_are_kept,
+    a_commit_can_expect_that_no_sink_has_decided_an_event_of_a_stream,
 );
 
 fn pause(kind: DefinitionKind, name: &str, since: i64) -> PauseRecord {
@@ -149,4 +150,15 @@ async fn the_newest_thousand_switches_of_a_partition_are_kept(test: &TestCatalog
     let mut newest = test.another().await.newest_sink_switches(&claims).await.unwrap();
     newest.sort_by_key(|switch| switch.partition.partition);
     assert_eq!(newest.iter().map(|switch| switch.from.0).collect::<Vec<_>>(), [10_020, 3]);
+}
+
+async fn a_commit_can_expect_that_no_sink_has_decided_an_event_of_a_stream(test: &TestCatalog) {
+    let of = |stream: &str| Commit { expect: vec![Expect::NotSwitched { stream: stream.into() }], ..Commit::default() };
+    claimed(test, &[claim("b", 0, 1)]).await;
+    assert_eq!(test.another().await.switched_sink("s").await.unwrap(), None);
+    test.catalog.commit(of("s")).await.unwrap();
+    test.catalog.commit(adds(vec![Add::SinkSwitch(switch("b", 0, 3, 1)), Add::SinkSwitch(switch("a", 1, 3, 1))])).await.unwrap();
+    assert_eq!(test.another().await.switched_sink("s").await.unwrap().as_deref(), Some("a"));
+    assert!(conflict(test.catalog.commit(of("s")).await).contains("a sink has decided events of the stream"));
+    test.catalog.commit(of("other")).await.unwrap();
 }
