@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use batch::{Batch, RunMode, RunRequest, RunTime};
 use catalog::{Catalog, CatalogState, CompactionRules, DefinitionKind, RunRecord};
-use committed::log_check::check_topic;
+use committed::log_check::{check_topic, moved_to};
 use definitions::settings::{ClockKind, LimitSettings, LogSettings, Settings};
 use definitions::{Definitions, StreamDefinition, parse};
 use engine::fresh::Fresh;
@@ -335,7 +335,8 @@ impl Installation {
 
     /// Appends a file's records to a stream's log; a repeat continues where the last run ended.
     ///
-    /// Errors: beside those of [`ingest::ingest`], `Unavailable` for a log that the speed layer would not read.
+    /// Errors: beside those of [`ingest::ingest`], `Unavailable` for a log that the speed layer would not read, and
+    /// `Conflict` if the stream began anew in another topic meanwhile.
     pub async fn ingest(
         &self,
         stream: &str,
@@ -347,7 +348,15 @@ impl Installation {
         self.check_log(&definition).await?;
         self.log.create_topic(&definition.topic, self.settings.log.partitions).await?;
         let remembered = CatalogProgress { catalog: self.catalog.clone() };
-        ingest::ingest(&*self.log, &remembered, definition, input, options, on_progress).await
+        let summary = ingest::ingest(&*self.log, &remembered, definition.clone(), input, options, on_progress).await?;
+        match moved_to(&self.catalog, None, &definition).await? {
+            Some(topic) => Err(Error::conflict("the stream was defined anew while the file was appended to the topic before")
+                .with("stream", stream)
+                .with("appended to", &definition.topic)
+                .with("topic", topic)
+                .with("help", "`basestream ingest --again` appends the file to the new topic")),
+            None => Ok(summary),
+        }
     }
 
     /// Refuses a log that has other records of a stream than the committed ones, or fewer.

@@ -17,6 +17,7 @@ use types::files::FileKind;
 use super::*;
 use crate::apply::{ApplyOptions, Changes, Wanted};
 use crate::check::check_definitions;
+use crate::ingest::{IngestOptions, Input};
 use crate::installation::{Installation, now};
 use crate::repair::{RepairOptions, repair};
 use crate::served::NodeServed;
@@ -367,6 +368,25 @@ async fn a_running_worker_reads_a_stream_that_begins_anew_from_the_beginning_of_
     bench.verified(&["counts"]).await;
     let refused = bench.apply(&[&wrong, COUNTS], ApplyOptions::default()).await.unwrap_err();
     assert!(refused.message().contains("topic would change from payments to paymnets"), "{refused}");
+}
+
+/// It is not in the topic that is read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_whose_stream_begins_anew_in_another_topic_meanwhile_is_not_said_to_be_appended() {
+    let bench = Bench::new().await;
+    let wrong = STREAM.replace("topic = 'payments'", "topic = 'paymnets'");
+    bench.define(&[&wrong]).await;
+    let path = bench.folder.path().join("pay.jsonl");
+    std::fs::write(&path, "{\"id\":\"a\",\"ts\":\"2026-03-01T10:00:00Z\"}\n").unwrap();
+    let (input, options) = (Input::File(path), IngestOptions::default());
+    let runtime = tokio::runtime::Handle::current();
+    let begin_anew = |_| {
+        tokio::task::block_in_place(|| runtime.block_on(bench.define(&[STREAM])));
+    };
+    let error = bench.installation.ingest("pay", &input, &options, begin_anew).await.unwrap_err();
+    assert!(error.message().contains("was defined anew while the file was appended"), "{error}");
+    let again = IngestOptions { again: true, ..options };
+    assert_eq!(bench.installation.ingest("pay", &input, &again, |_| {}).await.unwrap().records, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

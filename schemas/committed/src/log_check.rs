@@ -1,8 +1,13 @@
-//! Whether a log is the one whose records are committed.
+//! Whether a log is the one whose records are committed, and whether what was appended to a topic is read.
 
-use catalog::{CatalogState, PartitionRecord};
+use std::sync::Arc;
+
+use catalog::{Catalog, CatalogState, DefinitionKind, PartitionRecord};
+use definitions::{StreamDefinition, parse};
 use types::vector::Offset;
 use types::{Error, Result};
+
+use crate::registry::Registry;
 
 /// Refuses a topic that has other records of a stream than the committed ones, or fewer: the speed layer does not read
 /// it, so what is appended to it would not be counted. `identity` is that of the topic; `ends` are its partitions and
@@ -28,6 +33,38 @@ pub fn check_partitions(state: &CatalogState, stream: &str, ends: &[(i32, Offset
             .with("help", "point log.url at the log that was read, or restore it; `basestream status` says what else helps")),
         None => Ok(()),
     }
+}
+
+/// Checks after an append that the stream reads the topic that was appended to ([`moved_to`]).
+///
+/// Errors: `Unavailable` if it reads another one by now, and if the catalog does not answer.
+pub async fn check_still_read(catalog: &Catalog, known: Option<(&CatalogState, &Registry)>, stream: &StreamDefinition) -> Result<()> {
+    match moved_to(catalog, known, stream).await? {
+        Some(topic) => {
+            Err(Error::unavailable("the stream was defined anew while events were appended to the topic before: send them again")
+                .with("stream", &stream.name)
+                .with("appended to", &stream.topic)
+                .with("topic", topic))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Returns the topic that a stream reads by now, if it is another one than this definition says. As long as nothing of
+/// a stream is committed it may begin anew in another topic, and a process may not know that yet. `known` is a catalog
+/// state with its registry: the catalog is not asked if the topic was final then.
+pub async fn moved_to(catalog: &Catalog, known: Option<(&CatalogState, &Registry)>, stream: &StreamDefinition) -> Result<Option<Arc<str>>> {
+    let is_final = |(state, registry): (&CatalogState, &Registry)| {
+        let live = registry.streams.get(&stream.name);
+        state.has_committed(&stream.name) && live.is_some_and(|live| live.definition.topic == stream.topic)
+    };
+    if known.is_some_and(is_final) {
+        return Ok(None);
+    }
+    let state = catalog.state().await?;
+    let live = state.served_or_building(DefinitionKind::Stream, &stream.name);
+    let live = live.map(|record| parse::parse_stream(&record.sql)).transpose()?;
+    Ok(live.map(|live| live.topic).filter(|topic| *topic != stream.topic))
 }
 
 /// The partitions of a stream of which records are committed.

@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use committed::log_check::check_still_read;
 use engine::events::{Decoder, Event};
 use event_log::NewRecord;
 use serde::Serialize;
@@ -59,7 +60,9 @@ async fn append_body(app: App, stream: String, body: Body) -> Result<Response, H
         true => Vec::new(),
         false => {
             app.log_checks.check(&*app.log, &loaded.state, &live.definition).await?;
-            app.log.append(&live.definition.topic, records).await.map_err(not_appended)?
+            let places = app.log.append(&live.definition.topic, records).await.map_err(not_appended)?;
+            check_still_read(app.node.catalog(), Some((&*loaded.state, &*loaded.registry)), &live.definition).await?;
+            places
         }
     };
     let mut position = Vector::new();

@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use arrow_ipc::reader::StreamReader;
-use catalog::{Add, Commit, RunRecord, RunStatus};
+use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord, RunStatus};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use types::files::FileKind;
 use uuid::Uuid;
 
-use crate::harness::{Harness, NOW, event};
+use crate::harness::{Harness, NOW, PAYMENTS, event};
 use crate::http::Protection;
 use crate::limits::ServingLimits;
 use crate::node::Node;
@@ -518,6 +518,26 @@ async fn events_are_refused_where_the_log_is_not_the_one_whose_records_are_commi
     assert_eq!(status, 503);
     assert!(detail.contains("the log is not the one that the catalog knows"), "{detail}");
     assert!(client.harness.log.bounds("payments").await.unwrap().iter().all(|bounds| bounds.end.0 == 0));
+}
+
+/// The node does not know yet that nothing is read from it any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_in_a_topic_that_the_stream_has_left_are_not_acknowledged() {
+    let client = Client::limited(ServingLimits::default()).await;
+    let catalog = &client.harness.catalog;
+    let state = catalog.state().await.unwrap();
+    let first = state.definitions.get(DefinitionKind::Stream, "payments", 1).unwrap();
+    let version = |version, status, sql: &str| Add::Definition(DefinitionRecord { version, status, sql: sql.into(), ..first.clone() });
+    let posted = || async { client.post("/v1/streams/payments/events", &event("20", "2026-03-02T11:59:00Z", "a", "1.00", "ok")).await };
+    let add = vec![version(1, DefinitionStatus::Redecoded, PAYMENTS), version(2, DefinitionStatus::Active, PAYMENTS)];
+    catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
+    assert_eq!(posted().await.status, 202, "it is in the same topic");
+    let elsewhere = PAYMENTS.replace("WITH (", "WITH (topic = 'orders', ");
+    let add = vec![version(2, DefinitionStatus::Redecoded, PAYMENTS), version(3, DefinitionStatus::Active, &elsewhere)];
+    catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
+    let (status, detail) = posted().await.problem();
+    assert_eq!(status, 503);
+    assert!(detail.contains("was defined anew while events were appended"), "{detail}");
 }
 
 /// Each said that it has the most bytes that one may have, and sent none.

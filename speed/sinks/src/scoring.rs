@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use bytes::Bytes;
+use committed::log_check::check_still_read;
 use committed::registry::LiveSink;
 use definitions::StreamDefinition;
 use engine::events::{Decoder, EventBatchBuilder};
@@ -13,7 +14,7 @@ use engine::plan::planning_session;
 use engine::sinks::SinkPlan;
 use event_log::{NewRecord, TopicPartition};
 use futures::future::BoxFuture;
-use serving::{EventOutcome, ReadView, RepeatedEvent, ScoreMeta, Scored, Scorer, ServingClock, StoredEvent};
+use serving::{EventOutcome, Node, ReadView, RepeatedEvent, ScoreMeta, Scored, Scorer, ServingClock, StoredEvent};
 use speed::too_far_ahead;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -82,7 +83,7 @@ impl Sinks {
         let stream = sink.planned()?.stream.clone();
         let id = id_of(&stream, &event)?;
         // The client may hang up. The task still waits for the record, so that sending the event again returns it.
-        let appending = self.clone().append_event(sink.name.clone(), stream.topic.clone(), event, id);
+        let appending = self.clone().append_event(sink.name.clone(), stream.clone(), event, id);
         let mut appended = tokio::spawn(appending).await??;
         let decided = tokio::time::timeout(within, appended.wait_for_decision(&sink.name)).await.ok().flatten();
         let first = decided.as_ref().and_then(|decided| self.first_of_duplicate(sink, &appended, decided));
@@ -157,11 +158,21 @@ impl AppendedEvent {
 }
 
 impl Sinks {
-    async fn append_event(self, sink: Arc<str>, topic: Arc<str>, event: NewRecord, id: Option<Arc<str>>) -> Result<AppendedEvent> {
+    async fn append_event(
+        self,
+        sink: Arc<str>,
+        stream: Arc<StreamDefinition>,
+        event: NewRecord,
+        id: Option<Arc<str>>,
+    ) -> Result<AppendedEvent> {
         let fingerprint = self.outcomes.fingerprint(event.value.as_deref().unwrap_or_default());
         // Before the append, so that a decision that comes at once is not missed.
         let (decisions, sent) = (self.outcomes.listen(), self.outcomes.listen());
+        let topic = stream.topic.clone();
         let places = self.log.append(&topic, vec![event]).await?;
+        let loaded = self.node.borrow().as_ref().and_then(Node::loaded);
+        let known = loaded.as_ref().map(|loaded| (&*loaded.state, &*loaded.registry));
+        check_still_read(&self.catalog, known, &stream).await?;
         let (partition, offset) = *places.first().ok_or_else(|| Error::internal("an append has no place"))?;
         let source = TopicPartition { topic, partition };
         let asked = id.map(|id| RecordRequest { sink, source: source.clone(), id, fingerprint });
@@ -260,3 +271,6 @@ fn record_of_event(seen: &FeatureReader, (sink, plan): (&LiveSink, &SinkPlan), c
     let record = writer.records(&records)?.pop();
     Ok(record.and_then(|(_, record)| record.value))
 }
+
+#[cfg(test)]
+mod tests;
