@@ -11,7 +11,7 @@ use committed::registry::{LiveView, Registry};
 use engine::fresh::{FreshLayer, ViewVersion};
 use types::failures::Failures;
 use types::tiles::Micros;
-use types::vector::{PartitionId, Vector};
+use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
@@ -268,7 +268,11 @@ impl ReadView {
         // followed.
         let committed = partitions.values().filter(move |known| reads(&known.id.stream));
         let committed = committed.map(move |known| (&known.id, known.complete_to.max(self.complete_to.get(&known.id).copied())));
-        let others = self.complete_to.iter().filter(move |(id, _)| reads(&id.stream) && !partitions.contains_key(*id));
+        // Where nothing is read yet, the time may be one of the topic before.
+        let may_be_of_another =
+            move |id: &PartitionId| self.vector.get(id) == Offset::ZERO && self.loaded.registry.moved.contains(&id.stream);
+        let is_other = move |id: &PartitionId| reads(&id.stream) && !partitions.contains_key(id) && !may_be_of_another(id);
+        let others = self.complete_to.iter().filter(move |(id, _)| is_other(id));
         committed.chain(others.map(|(id, time)| (id, Some(*time))))
     }
 }

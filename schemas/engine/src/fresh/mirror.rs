@@ -54,7 +54,7 @@ impl<S> Mirror<S> {
             let owner = number(&mut self.owners, state, owner);
             applied = applied.and(publish(state, owner, LayerChange::Published { layer, complete_to: Vec::new() }, &mut dropped));
         }
-        dropped.extend(state.apply(0, &LayerChange::Completed(snapshot.complete_to)));
+        state.complete(&snapshot.complete_to);
         drop(shared);
         drop(dropped);
         applied

@@ -113,11 +113,11 @@ impl<S> LayerList<S> {
             LayerChange::TakenOver(claims) => self.take_over(owner, claims),
             LayerChange::Published { layer, complete_to } => {
                 self.layers.push((owner, layer.clone()));
-                self.complete(complete_to);
+                self.complete_by(owner, complete_to);
                 Vec::new()
             }
             LayerChange::Completed(complete_to) => {
-                self.complete(complete_to);
+                self.complete_by(owner, complete_to);
                 Vec::new()
             }
             LayerChange::Compacted(merged) => self.compact(owner, merged),
@@ -151,8 +151,16 @@ impl<S> LayerList<S> {
         dropped
     }
 
+    /// Once a partition is claimed, its owner alone says how far it is complete: one before it may read another topic.
+    fn complete_by(&mut self, owner: u64, complete_to: &[Complete]) {
+        let claims = &self.claims;
+        let is_own = |complete: &&Complete| claims.get(&complete.partition).is_none_or(|(of, _)| *of == owner);
+        let own: Vec<Complete> = complete_to.iter().filter(is_own).cloned().collect();
+        self.complete(&own);
+    }
+
     /// Of two facts about a partition, the later one is kept.
-    fn complete(&mut self, complete_to: &[Complete]) {
+    pub(super) fn complete(&mut self, complete_to: &[Complete]) {
         for complete in complete_to {
             let known = self.complete_to.entry(complete.partition.clone()).or_insert_with(|| complete.clone());
             if complete.time > known.time {

@@ -100,6 +100,23 @@ fn a_time_counts_for_those_who_read_up_to_its_position() {
     assert_eq!(fresh.after(&"s/0:9".parse().unwrap()).complete_to.len(), 1);
 }
 
+/// It may still read a topic that the stream has left.
+#[test]
+fn a_worker_that_lost_a_partition_does_not_say_how_far_it_is_complete() {
+    let fresh = Fresh::<()>::default();
+    let (before, owner) = (fresh.for_worker(), fresh.for_worker());
+    let partition = PartitionId::new("s", 0);
+    let at = |time| [Complete { partition: partition.clone(), position: Offset::ZERO, time }];
+    before.take_over(1, &Vector::new(), std::slice::from_ref(&partition));
+    before.complete(at(7));
+    assert_eq!(fresh.after(&Vector::new()).complete_to.get(&partition), Some(&7));
+    owner.take_over(2, &Vector::new(), std::slice::from_ref(&partition));
+    before.complete(at(9));
+    assert!(fresh.after(&Vector::new()).complete_to.is_empty());
+    owner.complete(at(8));
+    assert_eq!(fresh.after(&Vector::new()).complete_to.get(&partition), Some(&8));
+}
+
 #[test]
 fn what_is_committed_is_released_by_the_worker_where_no_node_reads_it() {
     let (read, unread) = (Fresh::<()>::default(), Fresh::<()>::unread());
