@@ -18,10 +18,10 @@ const STREAM: &str = include_str!("init/transactions.sql");
 const VIEW: &str = include_str!("init/device_velocity.sql");
 const GITIGNORE: &str = "/data/\n";
 
-/// What `apply` refuses to change later, and what it allows: see `apply::compatible`.
+/// What `apply` refuses to change once records are committed, and what it allows: see `apply::compatible`.
 const FINAL: &str = "
-final once applied: a stream's topic, event_time, id and key, and the types and paths of these columns
-may change later:   all other columns (archived events are decoded again), dedup_within, retention; everything about views";
+final once records are committed: a stream's topic, event_time, id and key, and the types and paths of these columns
+may change later: all other columns (archived events are decoded again), dedup_within, retention; everything about views";
 
 /// What `init` created.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -47,8 +47,8 @@ impl Checkpoint {
     }
 
     /// Waits until it is committed; returns its record and how long it took. `Conflict`: another worker owns one of its
-    /// partitions, or a stream's archive was decoded again by a later version, and none of it is counted. May be
-    /// cancelled and called again.
+    /// partitions, or a later version of a stream decides its records, and none of it is counted. May be cancelled and
+    /// called again.
     pub(crate) async fn committed(&mut self) -> Result<(CheckpointRecord, Duration)> {
         let commit = self.commit.as_mut().ok_or_else(|| Error::internal("the outcome of a checkpoint was returned before"))?;
         let outcome = commit.await;

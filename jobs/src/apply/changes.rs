@@ -22,7 +22,7 @@ pub struct Changes {
     pub backfills: Vec<Survey>,
     /// The streams that begin anew, at the beginning of their topics, with their new versions: nothing of them is
     /// committed, and what decides about their records changes.
-    #[serde(skip)]
+    #[serde(rename = "begins_anew", skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) restarted: BTreeMap<Arc<str>, u32>,
     /// The live view versions that read columns which are decoded again, or a stream that begins anew: none of them is
     /// kept.
@@ -246,7 +246,7 @@ pub(super) fn order(kind: DefinitionKind) -> DefinitionKindOrder {
 /// What to do where records of the stream are committed.
 const FINAL: &str = "define a stream with a new name and a new topic, and views over it, and leave this one unchanged";
 /// What to do where an alert is in the way.
-const HELD: &str = "drop the alert with `apply --prune` first, and define it again after this change";
+const HELD: &str = "drop the alert with `apply --prune` in an apply of its own, before this change, and define it again afterwards";
 
 fn plan_stream(state: &CatalogState, definitions: &Definitions, stream: &definitions::StreamDefinition) -> Change {
     let kind = DefinitionKind::Stream;

@@ -83,7 +83,7 @@ async fn a_key_whose_values_come_again_goes_before_one_that_is_nearly_unique() {
         "  NOT NULL    columns without a null in all 40 records of the file",
         "  GROUP BY    country, with 2 different values in 40 records\n",
         "  basestream lookup visits_by_country country=fr\n",
-        "final once applied: a stream's topic, event_time, id and key, and the types and paths of these columns\n",
+        "final once records are committed: a stream's topic, event_time, id and key, and the types and paths of these columns\n",
     ] {
         assert!(text.contains(expected), "{text}");
     }

@@ -29,7 +29,8 @@ pub enum Expect {
     Live(Vec<LiveVersion>),
     /// Each of these parameters is live, and its newest value has this version.
     ParameterVersions(Vec<(Arc<str>, u32)>),
-    /// The archive was not decoded again by a later version of the stream than this one.
+    /// No later version of the stream than this one decides its records: the archive was not decoded again by one, nor
+    /// did the stream begin anew.
     NotRedecoded { stream: Arc<str>, version: u32 },
     /// No file of these paths is marked for deletion, and none was made before the time that the collector gave up on.
     NotMarkedForDeletion { paths: Vec<String> },

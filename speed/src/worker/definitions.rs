@@ -73,7 +73,7 @@ impl Worker<'_> {
     /// are decoded by that version, from the committed position on.
     pub(super) fn check_not_redecoded(&self, state: &CatalogState) -> Result<()> {
         match redecoded(state, &self.registry) {
-            Some(stream) => Err(Error::conflict("the archive of a stream was decoded again by a later version").with("stream", stream)),
+            Some(stream) => Err(Error::conflict("a later version of the stream decides its records").with("stream", stream)),
             None => Ok(()),
         }
     }
@@ -97,7 +97,8 @@ async fn changed_since(catalog: &Catalog, revision: Revision) -> Result<Option<A
     }
 }
 
-/// Returns a stream of this registry whose archive was decoded again by a later version.
+/// Returns a stream of this registry of which a later version decides the records: its archive was decoded again, or it
+/// began anew.
 fn redecoded<'r>(state: &CatalogState, registry: &'r Registry) -> Option<&'r Arc<str>> {
     let is_redecoded = |name: &Arc<str>, stream: &LiveStream| {
         let record = state.definitions.get(DefinitionKind::Stream, name, stream.version);

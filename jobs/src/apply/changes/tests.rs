@@ -64,3 +64,10 @@ fn the_reference_lists_the_members_of_each_change() {
     let value = ValueChange { initial: "1".to_owned(), before: None, after: "2".to_owned(), set: None };
     assert_eq!(of_parameters, members(&value).keys().cloned().collect::<BTreeSet<_>>());
 }
+
+#[test]
+fn a_plan_as_json_has_the_streams_that_begin_anew() {
+    let changes = Changes { restarted: BTreeMap::from([("payments".into(), 2)]), ..Changes::default() };
+    assert_eq!(members(&changes)["begins_anew"], serde_json::json!({ "payments": 2 }));
+    assert!(!members(&Changes::default()).contains_key("begins_anew"));
+}

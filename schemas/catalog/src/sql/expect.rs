@@ -117,8 +117,7 @@ async fn parameter_versions(session: &mut Session, expected: &[(Arc<str>, u32)])
 async fn not_redecoded(session: &mut Session, stream: &Arc<str>, version: u32) -> Result<()> {
     match definition::status(session, DefinitionKind::Stream, stream, version).await? {
         Some(DefinitionStatus::Redecoded) => {
-            let message = "the archive was decoded again by a later version of the stream: the records are decoded by that one";
-            Err(Error::conflict(message).with("stream", stream).with("version", version))
+            Err(Error::conflict("a later version of the stream decides its records").with("stream", stream).with("version", version))
         }
         _ => Ok(()),
     }

@@ -280,7 +280,7 @@ async fn a_version_whose_archive_was_decoded_again_commits_no_more(test: &TestCa
     assert_eq!(state.files.get("old").map(|file| (file.kind, file.run)), Some((FileKind::Superseded, Some(switch.id))));
     assert_eq!(state.files.get("new").map(|file| file.kind), before.files.get("old").map(|file| file.kind));
     test.catalog.commit(decoded_by(2)).await.unwrap();
-    assert!(conflict(test.catalog.commit(decoded_by(1)).await).contains("decoded again by a later version"));
+    assert!(conflict(test.catalog.commit(decoded_by(1)).await).contains("a later version of the stream decides its records"));
 }
 
 async fn of_a_first_checkpoint_and_a_stream_that_begins_anew_exactly_one_is_committed(test: &TestCatalog) {
