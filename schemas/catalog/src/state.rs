@@ -52,8 +52,8 @@ impl CatalogState {
         self.partitions.values().map(|p| (p.id.clone(), p.next_offset)).collect()
     }
 
-    /// True if a position was ever committed in a partition of the stream. No event, dead letter, gap or cut of it is in
-    /// the catalog without one.
+    /// True if a position was ever committed in a partition of the stream. No event, dead letter, gap or cut of it is
+    /// in the catalog without one.
     pub fn has_committed(&self, stream: &str) -> bool {
         self.partitions.keys().any(|id| &*id.stream == stream)
     }

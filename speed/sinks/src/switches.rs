@@ -99,8 +99,8 @@ pub fn claim_commit(id: Uuid, claims: impl IntoIterator<Item = SinkClaim>) -> Co
     Commit { id, add: claims.into_iter().map(Add::SinkClaim).collect(), ..Commit::default() }
 }
 
-/// Records switches under the claims of their outputs. It is refused if another worker has claimed one of them since, or
-/// if a later version than `version_of` a stream decides the stream's records.
+/// Records switches under the claims of their outputs. It is refused if another worker has claimed one of them since,
+/// or if a later version than `version_of` a stream decides the stream's records.
 pub fn switch_commit(id: Uuid, claims: Vec<SinkClaim>, switches: Vec<SinkSwitch>, version_of: impl Fn(&Arc<str>) -> Option<u32>) -> Commit {
     let streams: BTreeSet<&Arc<str>> = switches.iter().map(|switch| &switch.partition.stream).collect();
     let decided =

@@ -69,8 +69,8 @@ impl Worker<'_> {
         Ok(false)
     }
 
-    /// Errors: `Conflict` if a later version of a stream decides its records. A checkpoint would be refused: the records
-    /// are decoded by that version, from the committed position on.
+    /// Errors: `Conflict` if a later version of a stream decides its records. A checkpoint would be refused: the
+    /// records are decoded by that version, from the committed position on.
     pub(super) fn check_not_redecoded(&self, state: &CatalogState) -> Result<()> {
         match redecoded(state, &self.registry) {
             Some(stream) => Err(Error::conflict("a later version of the stream decides its records").with("stream", stream)),
