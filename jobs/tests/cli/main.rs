@@ -438,6 +438,10 @@ fn a_changed_view_is_switched_to_by_its_first_run_and_a_breaking_change_is_refus
     assert_eq!(project.json(&["view", "switch", "orders_by_customer@2"])["from"], 1);
     assert_eq!(versions(&project), [(1, kept), (2, active)]);
 
+    let up = project.up();
+    assert_success(&project.run(&["ingest", "orders", "../orders.csv"]));
+    project.wait_until_committed(60);
+    assert_eq!(up.stop(), Some(0));
     project.replace("streams/orders.sql", "order_id     TEXT", "order_id     UUID");
     let refused = project.run(&["apply"]);
     assert_fails(&refused, 1, "\"order_id\" is the id, and its type, path or unit would change");
