@@ -16,8 +16,12 @@ use std::time::{Duration, Instant};
 
 use batch::RunMode;
 use bytes::Bytes;
-use catalog::{Add, Catalog, Commit, CompactionRules, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord, RunStatus};
+use catalog::{
+    Add, Catalog, Commit, CompactionRules, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord, RunStatus, serve_version,
+    version_before, versions_commit,
+};
 use committed::lacking::MAX_REBUILT_EVENTS;
+use definitions::KEEP_OLD;
 use engine::fresh::Fresh;
 use engine::functions::Functions;
 use event_log::{Log, NewRecord, TopicPartition};
@@ -278,6 +282,23 @@ impl Harness {
         let batch = self.batch_layer(256 << 20);
         let clock: types::tiles::Clock = Arc::new(|| now() + 2 * 86_400_000_000);
         jobs::compact::Compacting { batch, rules, clock, apart: Default::default() }.compact().await
+    }
+
+    /// Serves the version of a view again that was served before the present one, and returns its number; `None` if it
+    /// is not kept.
+    pub async fn roll_back(&self, view: &str) -> Result<Option<u32>> {
+        let state = self.catalog.state().await?;
+        let Some(before) = version_before(&state, view) else { return Ok(None) };
+        let records = serve_version(&state, view, before.version, KEEP_OLD, now())?;
+        self.catalog.commit(versions_commit(&state, Uuid::now_v7(), records)).await?;
+        Ok(Some(before.version))
+    }
+
+    /// Returns the version of a view that is served.
+    pub async fn served(&self, view: &str) -> Result<Option<u32>> {
+        let state = self.catalog.state().await?;
+        let served = state.definitions.live_versions(DefinitionKind::View, view).find(|record| record.status == DefinitionStatus::Active);
+        Ok(served.map(|record| record.version))
     }
 
     pub async fn node(&self, clock: ServingClock, fresh: Option<Fresh>) -> Result<Node> {

@@ -120,6 +120,27 @@ fn a_sum_of_nothing_is_null_beside_the_sum_of_another_key() {
     });
 }
 
+/// Among the steps that are drawn, a compaction may find nothing due, and no version may be kept.
+#[test]
+fn a_version_that_is_served_again_over_a_compacted_archive_is_the_plain_join() {
+    run(async {
+        let with_link = |id| Round { passes: 0, events: vec![link(id, "B", "c")], other_process: false };
+        let mut installation = hold(&neighbours(), apart(), vec![with_link(5), with_link(6)]).await;
+        installation.take(&Step::Compact).await;
+        // Those of one day become one.
+        assert!(installation.harness.catalog.state().await.unwrap().checkpoints.len() < 3, "{}", installation.about());
+        installation.take(&Step::Redefine(Box::new(sums()))).await;
+        installation.take(&Step::Run).await;
+        assert_eq!(installation.harness.served("v").await.unwrap(), Some(2));
+        installation.take(&Step::RollBack).await;
+        assert_eq!(installation.harness.served("v").await.unwrap(), Some(1));
+        for step in [Step::Compact, Step::Recompute, Step::AsOf(HOUR)] {
+            installation.take(&step).await;
+        }
+        installation.check_ledger().await;
+    });
+}
+
 #[test]
 fn what_cannot_be_read_of_the_join_before_is_walked_again() {
     run(async {
