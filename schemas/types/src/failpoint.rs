@@ -55,6 +55,8 @@ pub const COMPACTION: [&str; 2] = ["compact.before_commit", "compact.after_commi
 pub const SERVING: [&str; 2] = ["serving.copying", "serving.loaded"];
 /// An append to the embedded log.
 pub const APPEND: [&str; 2] = ["append.before_commit", "append.after_commit"];
+/// A trimming of the embedded log, in each of its transactions.
+pub const TRIM: [&str; 1] = ["trim.before_delete"];
 /// `basestream ingest`.
 pub const INGEST: [&str; 1] = ["ingest.between_batches"];
 

@@ -26,6 +26,7 @@ mod speed_memory;
 mod supernode;
 mod takeover;
 mod training;
+mod trimming;
 
 use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};

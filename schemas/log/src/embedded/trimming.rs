@@ -4,8 +4,8 @@ use sqlx::Executor;
 
 use super::store::{Store, failed};
 use crate::TopicPartition;
-use types::Result;
 use types::tiles::Micros;
+use types::{Result, failpoint};
 
 /// One transaction deletes at most this many batches, so that appends do not wait long.
 const TRIMMED_AT_ONCE: i64 = 64;
@@ -51,6 +51,7 @@ impl Store {
                 .await
                 .map_err(failed)?;
             let Some(end) = end else { break };
+            failpoint::hit("trim.before_delete")?;
             for sql in [
                 "DELETE FROM batch WHERE topic_id = ?1 AND number = ?2 AND base_offset < ?3",
                 "UPDATE topic_partition SET begin_offset = ?3 WHERE topic_id = ?1 AND number = ?2",
