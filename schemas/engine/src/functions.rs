@@ -15,7 +15,7 @@
 //!
 //! `repeat`, `lpad`, `rpad`, `range`, `generate_series`, `array_repeat` and `array_resize` are DataFusion's, with
 //! bounds: a number in a query or a view cannot exhaust the memory. `date_trunc` is DataFusion's, with constants before
-//! 1970 rounded down.
+//! 1970 rounded down. In queries, `to_char` also takes PostgreSQL's patterns.
 //!
 //! All layers must plan with the same set, because states from one are merged by another.
 
@@ -49,6 +49,7 @@ pub(crate) mod state_bytes;
 mod state_formats;
 mod statistics;
 pub(crate) mod sums;
+pub(crate) mod time_patterns;
 mod top_k;
 pub(crate) mod truncation;
 mod typed_texts;
@@ -60,6 +61,7 @@ pub use markers::{AS_OF, WITHIN, as_of, within};
 pub(crate) use peak_factor::peak_factor;
 pub use state_formats::state_stamp;
 pub use sums::sums_to_verify;
+pub use time_patterns::to_char;
 pub(crate) use top_k::top_k_is_exact;
 pub use top_k::{TOP_K, TOP_K_CAPACITY};
 pub use typed_texts::{AS_JSON, AS_UUID, typed_texts};

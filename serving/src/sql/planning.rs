@@ -9,7 +9,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
-use engine::functions::typed_texts;
+use engine::functions::{to_char, typed_texts};
 use engine::plan::{IntegersDoNotWrap, UuidColumns, check_supported, keep_numbered_keys};
 use types::{ErrorKind, Reason, Result};
 
@@ -72,7 +72,7 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     let context = QueryContext::new(read_view, asked.as_of.or(text.as_of), &named.views)?.on_value_error(text.on_value_error);
     let columns = tables::register(&session, runtime, &context, reader)?;
     session.add_analyzer_rule(Arc::new(IntegersDoNotWrap));
-    typed_texts().into_iter().chain([like_pattern()]).for_each(|function| session.register_udf(function));
+    typed_texts().into_iter().chain([like_pattern(), to_char()]).for_each(|function| session.register_udf(function));
 
     let state = session.state();
     let streams = &context.read_view.loaded.registry.streams;

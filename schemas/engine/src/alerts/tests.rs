@@ -165,6 +165,7 @@ async fn what_cannot_be_watched_is_refused() {
         ("SELECT k FROM w WHERE n > 1", "there is no stream or view \"w\": did you mean \"v\"? expected one of v"),
         ("SELECT k FROM v WHERE k = \"abc\"", "there is no column \"abc\": for a text, write 'abc'; expected one of k"),
         ("SELECT k FROM v WHERE random() > 0.5", "random() answers differently"),
+        ("SELECT k, to_char(last_seen, 'YYYY') AS y FROM v WHERE n_1h > 1", "does not read PostgreSQL's pattern 'YYYY': expected '%Y'"),
         (
             "SELECT k FROM v WHERE date_part('hour', as_of()) = 3",
             "the time at which (date_part('hour', as_of()) = 3) becomes true cannot be computed",

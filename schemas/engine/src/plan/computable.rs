@@ -20,11 +20,13 @@ use causes::{refused, root_cause};
 use constant_arguments::check_constant_arguments;
 use constants::{evaluate_constant, is_of_constants};
 use simplify::simplified;
+use time_patterns::check_time_patterns;
 
 mod causes;
 mod constant_arguments;
 mod constants;
 mod simplify;
+mod time_patterns;
 mod unsupported;
 
 pub(crate) use constants::unstable_function;
@@ -40,9 +42,10 @@ pub(crate) fn simplified_events(prepare: &LogicalPlan, session: &SessionContext)
 
 /// Checks the expressions of an analysed plan.
 ///
-/// Errors: `Input`, if one of them fails on every row that reaches it.
+/// Errors: `Input`, if one of them fails on every row that reaches it, and for PostgreSQL's patterns of times.
 pub(crate) fn check_expressions(plan: &LogicalPlan) -> Result<()> {
     check_supported(plan)?;
+    check_time_patterns(plan)?;
     let mut outcome = Ok(());
     plan.apply(|node| {
         let inputs = node.inputs();

@@ -184,6 +184,8 @@ async fn what_fails_on_every_event_is_refused() {
         assert!(planned(&format!("SELECT id FROM s WHERE {condition}")).await.is_err(), "{condition}");
         assert!(planned(&format!("SELECT id, {condition} AS found FROM s")).await.is_err(), "{condition}");
     }
+    let pattern = planned("SELECT id, to_char(ts, 'YYYY') AS year FROM s").await.map(drop).unwrap_err();
+    assert!(pattern.contains("does not read PostgreSQL's pattern 'YYYY': expected '%Y'"), "{pattern}");
     let guarded = "SELECT id FROM s WHERE param('since') = '' OR ts > CAST(param('since') AS TIMESTAMPTZ)";
     assert!(planned_with(guarded, &[("since", "= ''")]).await.is_ok());
     assert!(planned_with(guarded, &[("since", "= '2026-01-01'")]).await.is_ok());

@@ -8,9 +8,13 @@ const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, status T
     WITH (event_time = 'ts', key = 'k')";
 
 async fn planned(view: &str) -> Result<Planned, String> {
+    planned_by(view, Planner::strict).await
+}
+
+async fn planned_by(view: &str, planner: impl FnOnce(Planner) -> Planner) -> Result<Planned, String> {
     let view = parse::parse_view(view).unwrap();
     let project = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![view.clone()], ..Definitions::default() };
-    let planned = Planner::new(&project, Functions::standard()).strict().plan(&view).await;
+    let planned = planner(Planner::new(&project, Functions::standard())).plan(&view).await;
     planned.map_err(|found| found.0.iter().map(|one| one.message.clone()).collect::<Vec<_>>().join("\n"))
 }
 
@@ -154,6 +158,28 @@ async fn an_invalid_pattern_is_refused_in_every_function() {
         for view in views(condition) {
             let found = planned(&view).await.expect_err(&view);
             assert!(found.contains(reason) && found.contains(": expected a valid regular expression"), "{view}: {found}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pattern_of_postgresql_is_refused_in_a_new_definition_with_that_of_chrono() {
+    let conditions = [
+        ("to_char(ts, 'YYYY-MM-DD') = k", "PostgreSQL's pattern 'YYYY-MM-DD': expected '%Y-%m-%d'"),
+        ("date_format(ts, 'hh24:mi') = k", "PostgreSQL's pattern 'hh24:mi': expected '%H:%M'"),
+        ("to_char(ts, 'Month') = k", "PostgreSQL's pattern 'Month': found Month, expected fields that begin with %"),
+        ("CASE WHEN x > 0 THEN to_char(ts, 'YYYY') ELSE k END = k", "PostgreSQL's pattern 'YYYY': expected '%Y'"),
+    ];
+    for (condition, expected) in conditions {
+        for view in views(condition) {
+            let found = planned(&view).await.expect_err(&view);
+            assert!(found.contains(&format!("to_char in a definition does not read {expected}")), "{view}: {found}");
+            planned_by(&view, |planner| planner).await.unwrap_or_else(|found| panic!("stored {view}: {found}"));
+        }
+    }
+    for condition in ["to_char(ts, '%Y-%m-%d') = k", "to_char(ts, k) = k", "to_char(ts - paid, 'ISO8601') = k", "to_char(ts, '-') = k"] {
+        for view in views(condition) {
+            planned(&view).await.unwrap_or_else(|found| panic!("{view}: {found}"));
         }
     }
 }

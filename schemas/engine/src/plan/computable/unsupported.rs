@@ -16,6 +16,11 @@ use crate::plan::written::{ColumnNames, sql_of};
 /// Errors: `Input`, if one of them is an operator that cannot be computed, or a part of a difference of times that is
 /// not what PostgreSQL returns.
 pub fn check_supported(plan: &LogicalPlan) -> Result<()> {
+    check_each(plan, check)
+}
+
+/// Checks each expression of a plan and of its subqueries, with the schema that it reads.
+pub(super) fn check_each(plan: &LogicalPlan, check: impl Fn(&Expr, &DFSchema) -> Result<()>) -> Result<()> {
     let mut outcome = Ok(());
     plan.apply_with_subqueries(|node| {
         let schema = merge_schema(&node.inputs());
