@@ -66,6 +66,21 @@ def psycopg_3():
         else:
             raise SystemExit("psycopg: an INSERT was not refused")
 
+    # Named cursors are read in parts.
+    with psycopg.connect(WHERE) as connection:
+        amounts = [(f"o{100 * n + 1}", decimal.Decimal(n) + decimal.Decimal("0.01")) for n in range(10)]
+        for binary in (False, True):
+            with connection.cursor("its rows") as cursor:
+                cursor.execute("SELECT order_id, amount FROM orders WHERE customer_id = %s ORDER BY amount", ["c1"], binary=binary)
+                equal("psycopg named cursor", [column.name for column in cursor.description], ["order_id", "amount"])
+                equal("psycopg named cursor", (cursor.fetchone(), cursor.fetchmany(4), cursor.fetchall(), cursor.fetchone()),
+                      (amounts[0], amounts[1:5], amounts[5:], None))
+            with connection.cursor("its rows") as cursor:
+                cursor.itersize = 3
+                equal("psycopg named cursor", list(cursor.execute("SELECT order_id, amount FROM orders WHERE customer_id = 'c1' ORDER BY amount", binary=binary)), amounts)
+        with connection.cursor("never executed"):
+            pass
+
     # A prepared statement sees what came after it, also over a new snapshot.
     with psycopg.connect(WHERE, autocommit=True, prepare_threshold=0) as connection:
         ask = lambda: connection.execute("SELECT orders FROM orders_by_customer WHERE customer_id = %s", ["new"]).fetchone()
@@ -158,6 +173,8 @@ def sqlalchemy_():
         equal("SQLAlchemy", [tuple(row) for row in rows], [(10, decimal.Decimal("45.10"))])
         rows = connection.execute(select(orders.c.customer_id).where(orders.c.customer_id.in_(["c1", "c2"])).order_by(orders.c.customer_id)).all()
         equal("SQLAlchemy IN", [tuple(row) for row in rows], [("c1",), ("c2",)])
+        streamed = connection.execute(select(events.c.order_id), execution_options={"stream_results": True, "max_row_buffer": 100})
+        equal("SQLAlchemy stream_results", len(list(streamed)), connection.execute(select(func.count()).select_from(events)).scalar())
         starts = lambda text: connection.execute(select(func.count()).where(orders.c.customer_id.startswith(text, autoescape=True))).scalar()
         equal("SQLAlchemy startswith", (starts("c1"), starts("c_")), (11, 0))
 

@@ -1,8 +1,8 @@
 //! One client: its messages are taken one by one, and each is answered before the next is read.
 //!
 //! The files beside it: `socket` (bytes in and out), `simple` and `extended` (the two ways to ask), `prepared`
-//! (statements and portals), `asking` (statements with rows) and `answering` (rows on their way), `changing`
-//! (statements without).
+//! (statements and portals), `cursors` (portals by SQL), `asking` (statements with rows) and `answering` (rows on their
+//! way), `changing` (statements without).
 
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ use crate::statement::Statement;
 mod answering;
 mod asking;
 mod changing;
+mod cursors;
 mod extended;
 mod prepared;
 mod simple;

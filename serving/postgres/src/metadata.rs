@@ -51,7 +51,8 @@ const PUBLIC: &str = "public";
 const SYSTEM: &str = "system";
 const PG_CATALOG: &str = "pg_catalog";
 /// The views that are always empty, with their columns.
-const ABSENT: [(&str, &[&str]); 4] = [
+const ABSENT: [(&str, &[&str]); 5] = [
+    ("pg_cursors", &["name", "statement", "is_holdable", "is_binary", "is_scrollable", "creation_time"]),
     ("pg_indexes", &["schemaname", "tablename", "indexname", "tablespace", "indexdef"]),
     ("pg_policies", &["schemaname", "tablename", "policyname", "permissive", "roles", "cmd", "qual", "with_check"]),
     ("pg_rules", &["schemaname", "tablename", "rulename", "definition"]),

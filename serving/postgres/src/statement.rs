@@ -5,6 +5,11 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use crate::problem::{NOT_SUPPORTED, READ_ONLY, SYNTAX_ERROR, SqlProblem};
 
+mod cursors;
+
+use cursors::Declaration;
+pub(crate) use cursors::{Declare, Fetch};
+
 /// What a statement asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
@@ -38,6 +43,12 @@ pub(crate) enum Command {
         name: Option<String>,
     },
     Copy,
+    Declare(Declare),
+    Fetch(Fetch),
+    /// All cursors without a name.
+    CloseCursor {
+        cursor: Option<String>,
+    },
 }
 
 /// A statement of a text.
@@ -73,11 +84,21 @@ pub(crate) fn statements(text: &str) -> Result<Vec<Statement>, SqlProblem> {
 fn statement(text: &str, finder: &mut ByteFinder, tokens: &[&TokenWithSpan]) -> Result<Option<Statement>, SqlProblem> {
     let [first, ..] = tokens else { return Ok(None) };
     let last = tokens[tokens.len() - 1];
-    let start = finder.byte(first.span.start.line, first.span.start.column);
-    let end = finder.byte(last.span.end.line, last.span.end.column).clamp(start, text.len());
     let words: Vec<Word> = tokens.iter().map(|token| Word::from_token(&token.token)).collect();
-    let sql = text.get(start..end).unwrap_or(text).to_owned();
-    let command = command(&words, &sql)?;
+    let declaration = if words[0].is("declare") { Some(cursors::declaration(&words)?) } else { None };
+    let start = finder.byte(first.span.start.line, first.span.start.column);
+    let query = declaration.as_ref().map_or(first, |declaration| &tokens[declaration.query]).span.start;
+    let query_start = finder.byte(query.line, query.column);
+    let end = finder.byte(last.span.end.line, last.span.end.column).clamp(start, text.len());
+    let sql_from = |start: usize| text.get(start..end).unwrap_or(text).to_owned();
+    let sql = sql_from(start);
+    let command = match declaration {
+        Some(Declaration { cursor, is_binary, .. }) => {
+            let query = Statement { sql: sql_from(query_start), start: query_start, command: Command::Rows };
+            Command::Declare(Declare { cursor, is_binary, query: query.into() })
+        }
+        None => command(&words, &sql)?,
+    };
     Ok(Some(Statement { sql, start, command }))
 }
 
@@ -187,7 +208,8 @@ fn command(words: &[Word], sql: &str) -> Result<Command, SqlProblem> {
         "rollback" | "abort" if keyword(1) != "prepared" => Ok(Command::Rollback),
         "savepoint" => Ok(Command::Nothing { tag: "SAVEPOINT" }),
         "release" => Ok(Command::Nothing { tag: "RELEASE" }),
-        "close" if keyword(1) == "all" => Ok(Command::Nothing { tag: "CLOSE CURSOR ALL" }),
+        "fetch" => cursors::fetch(&words[1..]),
+        "close" => cursors::close(&words[1..]),
         "unlisten" => Ok(Command::Nothing { tag: "UNLISTEN" }),
         "deallocate" => {
             let name = words[1..].iter().find(|word| !word.is("prepare"));
@@ -197,7 +219,7 @@ fn command(words: &[Word], sql: &str) -> Result<Command, SqlProblem> {
             Err(write_refused("COPY FROM"))
         }
         "copy" => Ok(Command::Copy),
-        "prepare" | "execute" | "declare" | "fetch" | "move" | "close" | "listen" | "commit" | "rollback" => {
+        "prepare" | "execute" | "move" | "listen" | "commit" | "rollback" => {
             let found = keyword(0).to_uppercase();
             Err(SqlProblem::new(NOT_SUPPORTED, format!("{found} is not supported: expected SELECT, EXPLAIN, COPY .. TO STDOUT or SET"))
                 .with_hint("statements are prepared, and read in parts, by the driver: by the protocol's own messages"))

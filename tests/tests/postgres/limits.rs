@@ -10,7 +10,7 @@ use serving::http::Protection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::server::{Server, error_of, one};
+use crate::server::{Server, error_of, one, texts};
 
 const ENDLESS: &str = "SELECT count(*) FROM range(1, 2000000000) a CROSS JOIN range(1, 2000000000) b WHERE a.value * b.value = 17";
 const BRIEF: Duration = Duration::from_millis(100);
@@ -60,6 +60,17 @@ async fn a_portal_between_two_fetches_takes_no_place() {
     assert_eq!(one(&other, "SELECT count(*) FROM per_device").await, "1");
     assert_eq!(transaction.query_portal(&portal, 0).await.unwrap().len(), 99_990);
     drop(transaction);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_between_two_fetches_takes_no_place() {
+    let server = server(ServingLimits { concurrent_queries: 1, queue_wait: LONG, ..ServingLimits::default() }).await;
+    let (reader, other) = (server.connect().await, server.connect().await);
+    reader.batch_execute("BEGIN; DECLARE c CURSOR FOR SELECT value FROM range(0, 100000)").await.unwrap();
+    assert_eq!(texts(&reader, "FETCH 10 FROM c").await.len(), 10);
+    assert_eq!(one(&other, "SELECT count(*) FROM per_device").await, "1");
+    assert_eq!(texts(&reader, "FETCH ALL FROM c").await.len(), 99_990);
     server.stop().await;
 }
 

@@ -62,7 +62,10 @@ async fn errors_have_their_sqlstate_and_their_place() {
         ("SELECT n FROM per_device WHERE device = ANY('a')", "22P02", None),
         ("SHOW nonsense", "42704", None),
         ("SET nonsense = 1", "42704", None),
-        ("DECLARE c CURSOR FOR SELECT 1", "0A000", None),
+        ("DECLARE c CURSOR FOR SELECT 1", "25P01", None),
+        ("DECLARE c CURSOR WITH HOLD FOR SELECT 1", "0A000", None),
+        ("FETCH c", "34000", None),
+        ("CLOSE c", "34000", None),
     ] {
         let error = client.simple_query(sql).await.expect_err(sql);
         let (found, message, position) = error_of(&error);
@@ -97,6 +100,79 @@ async fn a_failed_transaction_waits_for_its_end() {
     let ended = client.simple_query("COMMIT").await.unwrap();
     assert!(matches!(ended[..], [SimpleQueryMessage::CommandComplete(0)]), "{ended:?}");
     assert_eq!(one(&client, "SHOW application_name").await, "before");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_is_read_in_parts_by_texts() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let fetched = async |sql: &str| texts(&client, sql).await.concat().into_iter().flatten().collect::<Vec<_>>().join(" ");
+    client
+        .batch_execute("BEGIN; DECLARE \"a;b\" NO SCROLL CURSOR WITHOUT HOLD FOR SELECT value FROM range(0, 8) ORDER BY value")
+        .await
+        .unwrap();
+    assert_eq!(fetched("FETCH \"a;b\"").await, "0");
+    assert_eq!(fetched("FETCH NEXT FROM \"a;b\"").await, "1");
+    assert_eq!(fetched("FETCH FORWARD 2 IN \"a;b\"; FETCH FORWARD FROM \"a;b\"").await, "2 3 4");
+    assert_eq!(fetched("FETCH ALL FROM \"a;b\"").await, "5 6 7");
+    let ended = client.simple_query("FETCH 5 FROM \"a;b\"").await.unwrap();
+    let SimpleQueryMessage::RowDescription(columns) = &ended[0] else { panic!("{ended:?}") };
+    assert_eq!((columns[0].name(), ended.len()), ("value", 2), "{ended:?}");
+    client.batch_execute("CLOSE \"a;b\"; DECLARE \"a;b\" BINARY CURSOR FOR SELECT 'x'; FETCH ALL FROM \"a;b\"; CLOSE ALL").await.unwrap();
+    assert_eq!(error_of(&client.simple_query("FETCH \"a;b\"").await.unwrap_err()).0, "34000");
+    client.batch_execute("ROLLBACK").await.unwrap();
+
+    // It ends with its transaction, also with that of a text.
+    client.batch_execute("BEGIN; DECLARE c CURSOR FOR SELECT 1; COMMIT; BEGIN").await.unwrap();
+    assert_eq!(error_of(&client.simple_query("FETCH c").await.unwrap_err()).0, "34000");
+    client.batch_execute("ROLLBACK").await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(
+            fetched("DECLARE c CURSOR FOR SELECT 1; DECLARE d CURSOR FOR SELECT 'x'; FETCH ALL FROM c; FETCH ALL FROM d").await,
+            "1 x"
+        );
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_has_parameters_and_columns_as_its_query() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    client.batch_execute("BEGIN").await.unwrap();
+    let declare =
+        client.prepare("DECLARE c CURSOR FOR SELECT device, n FROM per_device WHERE device = ANY($1) ORDER BY device").await.unwrap();
+    assert_eq!((declare.params(), declare.columns().len()), (&[tokio_postgres::types::Type::TEXT_ARRAY][..], 0));
+    client.execute(&declare, &[&vec!["a", "b", "none"]]).await.unwrap();
+    for expected in ["a", "b"] {
+        let row = client.query_one("FETCH FORWARD 1 FROM c", &[]).await.unwrap();
+        assert_eq!((row.get::<_, &str>("device"), row.get::<_, i64>("n")), (expected, 1));
+    }
+    assert!(client.query("FETCH ALL FROM c", &[]).await.unwrap().is_empty());
+    let fetch = client.prepare("FETCH ALL FROM c").await.unwrap();
+    client.batch_execute("CLOSE c; DECLARE c CURSOR FOR SELECT 1.5").await.unwrap();
+    assert_eq!(error_of(&client.query(&fetch, &[]).await.unwrap_err()).0, "0A000", "its columns were others");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_that_cannot_be_is_refused_when_it_is_declared() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    for (sql, state, at) in [
+        ("DECLARE c CURSOR FOR SELECT 1; DECLARE c CURSOR FOR SELECT 2", "42P03", None),
+        ("DECLARE c CURSOR FOR SELECT nothing FROM per_device", "42703", Some("nothing")),
+        ("SELECT 1; DECLARE c CURSOR FOR SELECT nothing FROM per_device", "42703", Some("nothing")),
+        ("DECLARE c CURSOR FOR SELECT n FROM per_device WHERE device = $1", "42P02", None),
+        ("DECLARE c CURSOR FOR SELECT n FROM per_device FOR UPDATE", "25006", None),
+    ] {
+        client.batch_execute("BEGIN").await.unwrap();
+        let error = client.simple_query(sql).await.expect_err(sql);
+        let (found, message, position) = error_of(&error);
+        assert_eq!((found.as_str(), position), (state, at.map(|word| sql.find(word).unwrap() as u32 + 1)), "{sql}: {message}");
+        client.batch_execute("ROLLBACK").await.unwrap();
+    }
     server.stop().await;
 }
 

@@ -34,8 +34,9 @@ impl Connection {
             Command::Rollback => self.end_transaction(false)?,
             Command::RollbackTo => self.roll_back_to_savepoint()?,
             Command::Deallocate { name } => self.deallocate(name.as_deref())?,
+            Command::CloseCursor { cursor } => self.close_cursor(cursor.as_deref())?,
             Command::Nothing { tag } => tag,
-            Command::Rows | Command::Copy | Command::Show { .. } | Command::ShowAll => "SELECT 0",
+            Command::Rows | Command::Copy | Command::Show { .. } | Command::ShowAll | Command::Declare(_) | Command::Fetch(_) => "SELECT 0",
         };
         self.complete(tag)
     }

@@ -1,7 +1,6 @@
 //! The extended protocol: statements are prepared, bound to parameters as portals, described, and run in parts.
 
 use bytes::Bytes;
-use datafusion::common::ScalarValue;
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::data::{NoData, ParameterDescription};
 use pgwire::messages::extendedquery::{BindComplete, ParseComplete, PortalSuspended};
@@ -9,6 +8,7 @@ use pgwire::messages::response::EmptyQueryResponse;
 
 use super::answering::{self, RowOutput};
 use super::asking::tag;
+use super::cursors::{FetchedBy, no_cursor};
 use super::prepared::{self, Portal, PortalProgress, Prepared};
 use super::{Answered, Connection, RunningStatement};
 use crate::columns::row_description;
@@ -57,40 +57,62 @@ impl Connection {
         result_formats: Vec<i16>,
     ) -> Answered {
         let prepared = self.statements.get(statement).ok_or_else(|| no_statement(statement))?.clone();
-        let types = match prepared.types_are_known(values.len()) || prepared.command() != Some(&Command::Rows) {
+        let has_params = matches!(prepared.command(), Some(Command::Rows | Command::Declare(_)));
+        let types = match prepared.types_are_known(values.len()) || !has_params {
             true => prepared.types.clone(),
             false => self.described(&prepared).await?.params,
         };
         let params = prepared::values(&types, formats, values)?;
+        self.keep_portal(name, Portal { prepared, text_bytes: 0, params, formats: result_formats, progress: PortalProgress::NotBegun })?;
+        Ok(self.socket.put(PgWireBackendMessage::BindComplete(BindComplete::new()))?)
+    }
+
+    pub(super) fn keep_portal(&mut self, name: String, portal: Portal) -> Answered {
         if !name.is_empty() && self.portals.contains_key(&name) {
             return Err(SqlProblem::new("42P03", format!("cursor \"{name}\" already exists")).into());
         }
         if self.portals.len() >= MAX_KEPT {
             return Err(SqlProblem::new(CONFIGURATION_LIMIT, format!("more than {MAX_KEPT} portals: close those that are not used")).into());
         }
-        let bytes_of = |params: &[ScalarValue]| params.iter().map(|param| param.size()).sum::<usize>();
-        let kept = self.portals.values().map(|portal| bytes_of(&portal.params));
-        if bytes_of(&params) > SMALL_BYTES && kept.sum::<usize>() + bytes_of(&params) > MAX_KEPT_BYTES {
-            return Err(too_much("parameters of portals").into());
+        let kept = self.portals.values().map(Portal::kept_bytes);
+        if portal.kept_bytes() > SMALL_BYTES && kept.sum::<usize>() + portal.kept_bytes() > MAX_KEPT_BYTES {
+            return Err(too_much("parameters of portals and texts of cursors").into());
         }
-        self.portals.insert(name, Portal { prepared, params, formats: result_formats, progress: PortalProgress::NotBegun });
-        Ok(self.socket.put(PgWireBackendMessage::BindComplete(BindComplete::new()))?)
+        self.portals.insert(name, portal);
+        Ok(())
     }
 
-    /// What a statement is, as of now. A text that was described since the catalog changed last is not planned again.
+    /// What a statement is, as of now.
     async fn described(&mut self, prepared: &Prepared) -> Answered<Description> {
         let Some(statement) = &prepared.statement else { return Ok(prepared::nothing()) };
         match &statement.command {
-            Command::Rows => {}
-            Command::Show { name } => return Ok(prepared::texts(&[name])),
-            Command::ShowAll => return Ok(prepared::texts(&["name", "setting"])),
-            _ => return Ok(prepared::nothing()),
+            Command::Rows => self.described_query(prepared).await,
+            Command::Show { name } => Ok(prepared::texts(&[name])),
+            Command::ShowAll => Ok(prepared::texts(&["name", "setting"])),
+            Command::Declare(declare) => {
+                let query = Prepared { statement: Some(declare.query.clone()), ..prepared.clone() };
+                let params = self.described_query(&query).await?.params;
+                Ok(Description { params, ..prepared::nothing() })
+            }
+            Command::Fetch(fetch) => {
+                self.refuse_if_failed(&statement.command)?;
+                let cursor = self.portals.get(&fetch.cursor).filter(|portal| portal.is_query());
+                let cursor = cursor.ok_or_else(|| no_cursor(&fetch.cursor))?.prepared.clone();
+                let described = self.described_query(&cursor).await?;
+                Ok(Description { params: Vec::new(), ..described })
+            }
+            _ => Ok(prepared::nothing()),
         }
+    }
+
+    /// What a query is, as of now. A text that was described since the catalog changed last is not planned again.
+    pub(super) async fn described_query(&mut self, prepared: &Prepared) -> Answered<Description> {
+        let Some(statement) = &prepared.statement else { return Ok(prepared::nothing()) };
         self.refuse_if_failed(&statement.command)?;
         let node = self.query_engine.node.clone();
         let read_view = self.session.read_view(|| node.read_view())?;
         let revision = read_view.loaded.state.revision;
-        if let Some(known) = self.descriptions.get(prepared, revision) {
+        if let Some(known) = self.descriptions.get(&statement.sql, &prepared.types, revision) {
             return Ok(known);
         }
         let limits = self.limits();
@@ -98,7 +120,7 @@ impl Connection {
         let described = limits.first(describing, &mut self.socket).await?;
         self.cancel.end();
         let described = described.map_err(|problem| problem.within(&prepared.sql, statement.start))?;
-        self.descriptions.keep(prepared, revision, described.clone());
+        self.descriptions.keep(&statement.sql, &prepared.types, revision, described.clone());
         Ok(described)
     }
 
@@ -142,6 +164,15 @@ impl Connection {
             return Ok(self.socket.put(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new()))?);
         };
         self.refuse_if_failed(&statement.command)?;
+        match &statement.command {
+            Command::Declare(declare) => {
+                return self.declare(declare, &portal.prepared.sql, portal.prepared.types.clone(), portal.params).await;
+            }
+            Command::Fetch(fetch) => {
+                return self.fetch(fetch, FetchedBy::Portal { formats: portal.formats, shown: portal.prepared.shown }).await;
+            }
+            _ => {}
+        }
         let text = portal.prepared.sql.clone();
         let running = RunningStatement { statement: &statement, text: &text };
         let limits = self.limits();

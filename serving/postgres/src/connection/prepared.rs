@@ -49,10 +49,22 @@ impl Prepared {
 /// A statement with its parameters, and how far its rows are sent.
 pub(super) struct Portal {
     pub(super) prepared: Prepared,
+    /// What its text takes, where no prepared statement has it.
+    pub(super) text_bytes: usize,
     pub(super) params: Vec<ScalarValue>,
     /// As they were asked for.
     pub(super) formats: Vec<i16>,
     pub(super) progress: PortalProgress,
+}
+
+impl Portal {
+    pub(super) fn is_query(&self) -> bool {
+        self.prepared.command() == Some(&Command::Rows)
+    }
+
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.text_bytes + self.params.iter().map(|param| param.size()).sum::<usize>()
+    }
 }
 
 pub(super) enum PortalProgress {
@@ -76,21 +88,21 @@ impl PortalProgress {
     }
 }
 
-/// What statements are, by their text and the catalog's revision.
+/// What queries are, by their text, the types that the client says of their parameters, and the catalog's revision.
 #[derive(Debug, Default)]
-pub(super) struct Descriptions(HashMap<(Arc<str>, Vec<u32>), (Revision, Description)>);
+pub(super) struct Descriptions(HashMap<(String, Vec<u32>), (Revision, Description)>);
 
 impl Descriptions {
-    pub(super) fn get(&self, prepared: &Prepared, revision: Revision) -> Option<Description> {
-        let (of, described) = self.0.get(&(prepared.sql.clone(), prepared.types.clone()))?;
+    pub(super) fn get(&self, sql: &str, types: &[u32], revision: Revision) -> Option<Description> {
+        let (of, described) = self.0.get(&(sql.to_owned(), types.to_vec()))?;
         (*of == revision).then(|| described.clone())
     }
 
-    pub(super) fn keep(&mut self, prepared: &Prepared, revision: Revision, described: Description) {
+    pub(super) fn keep(&mut self, sql: &str, types: &[u32], revision: Revision, described: Description) {
         if self.0.len() >= MAX_DESCRIPTIONS {
             self.0.clear();
         }
-        self.0.insert((prepared.sql.clone(), prepared.types.clone()), (revision, described));
+        self.0.insert((sql.to_owned(), types.to_vec()), (revision, described));
     }
 }
 

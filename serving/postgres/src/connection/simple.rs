@@ -3,6 +3,7 @@
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::response::EmptyQueryResponse;
 
+use super::cursors::FetchedBy;
 use super::{Answered, Connection, MessageFailure, RunningStatement};
 use crate::columns::row_description;
 use crate::rows::TEXT;
@@ -44,16 +45,22 @@ impl Connection {
             }
             if let Err(failure) = self.run_simple(&running).await {
                 if implicit {
-                    self.session.end_transaction(false);
+                    self.end_implicit(false);
                 }
                 return Err(failure);
             }
             implicit &= self.session.in_transaction();
         }
         if implicit {
-            self.session.end_transaction(true);
+            self.end_implicit(true);
         }
         Ok(())
+    }
+
+    /// Ends the transaction of a text with several statements, and its cursors.
+    fn end_implicit(&mut self, commit: bool) {
+        self.portals.clear();
+        self.session.end_transaction(commit);
     }
 
     async fn run_simple(&mut self, running: &RunningStatement<'_>) -> Answered {
@@ -73,6 +80,8 @@ impl Connection {
                 self.socket.put(PgWireBackendMessage::RowDescription(row_description(&answer.schema, &answer.types, &formats)))?;
                 self.send_all(running, answer, formats, &limits).await
             }
+            Command::Declare(declare) => self.declare(declare, running.text, Vec::new(), Vec::new()).await,
+            Command::Fetch(fetch) => self.fetch(fetch, FetchedBy::Text).await,
             command => self.change(command),
         }
     }

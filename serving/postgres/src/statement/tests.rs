@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::problem::UNDEFINED_PORTAL;
 
 fn commands(text: &str) -> Vec<Command> {
     statements(text).unwrap().into_iter().map(|statement| statement.command).collect()
@@ -76,9 +77,77 @@ fn what_writes_is_refused_as_read_only() {
     ] {
         assert_eq!(statements(text).unwrap_err().state, READ_ONLY, "{text}");
     }
-    for text in ["DECLARE c CURSOR FOR SELECT 1", "PREPARE p AS SELECT 1", "LISTEN x"] {
+    for text in ["MOVE 1 FROM c", "PREPARE p AS SELECT 1", "LISTEN x"] {
         assert_eq!(statements(text).unwrap_err().state, NOT_SUPPORTED, "{text}");
     }
+}
+
+#[test]
+fn a_cursor_is_declared_with_the_place_of_its_query() {
+    for (text, cursor, is_binary) in [
+        ("DECLARE c CURSOR FOR SELECT 'for; ü' ;", "c", false),
+        ("SELECT 1; declare \"C d\"\nno scroll cursor without hold for /* ü */ (SELECT 2)", "C d", false),
+        ("DECLARE cursor BINARY INSENSITIVE CURSOR FOR WITH x AS (SELECT 1) SELECT * FROM x", "cursor", true),
+        ("DECLARE c ASENSITIVE CURSOR FOR VALUES (1)", "c", false),
+    ] {
+        let found = statements(text).unwrap().pop().unwrap();
+        let Command::Declare(declare) = &found.command else { panic!("{text}: {found:?}") };
+        assert_eq!((declare.cursor.as_str(), declare.is_binary, &declare.query.command), (cursor, is_binary, &Command::Rows), "{text}");
+        let query = &text[declare.query.start..];
+        assert!(query.starts_with(&declare.query.sql) && found.sql.ends_with(&declare.query.sql), "{text}: {declare:?}");
+        assert!(["SELECT", "(SELECT", "WITH", "VALUES"].iter().any(|begin| query.starts_with(begin)), "{text}: {query}");
+    }
+    for (text, state) in [
+        ("DECLARE", SYNTAX_ERROR),
+        ("DECLARE c", SYNTAX_ERROR),
+        ("DECLARE c CURSOR", SYNTAX_ERROR),
+        ("DECLARE c CURSOR FOR", SYNTAX_ERROR),
+        ("DECLARE c CURSOR FOR INSERT INTO v VALUES (1)", SYNTAX_ERROR),
+        ("DECLARE c NEW CURSOR FOR SELECT 1", SYNTAX_ERROR),
+        ("DECLARE c CURSOR WITH FOR SELECT 1", SYNTAX_ERROR),
+        ("DECLARE \"\" CURSOR FOR SELECT 1", UNDEFINED_PORTAL),
+        ("DECLARE c SCROLL CURSOR FOR SELECT 1", NOT_SUPPORTED),
+        ("DECLARE c CURSOR WITH HOLD FOR SELECT 1", NOT_SUPPORTED),
+    ] {
+        assert_eq!(statements(text).unwrap_err().state, state, "{text}");
+    }
+}
+
+#[test]
+fn rows_are_fetched_forward() {
+    for (text, cursor, rows) in [
+        ("FETCH c", "c", 1),
+        ("FETCH FROM c", "c", 1),
+        ("FETCH NEXT IN c", "c", 1),
+        ("FETCH FORWARD c", "c", 1),
+        ("FETCH FORWARD FROM \"all\"", "all", 1),
+        ("FETCH 100 c", "c", 100),
+        ("FETCH FORWARD 100 FROM c", "c", 100),
+        ("FETCH ALL FROM c", "c", 0),
+        ("FETCH FORWARD ALL IN c", "c", 0),
+        ("FETCH forward", "forward", 1),
+    ] {
+        assert_eq!(commands(text), [Command::Fetch(Fetch { cursor: cursor.into(), rows })], "{text}");
+    }
+    for (text, state) in [
+        ("FETCH", SYNTAX_ERROR),
+        ("FETCH ALL", SYNTAX_ERROR),
+        ("FETCH 1 FROM c d", SYNTAX_ERROR),
+        ("FETCH FORWARD NEXT FROM c", SYNTAX_ERROR),
+        ("FETCH PRIOR FROM c", "55000"),
+        ("FETCH BACKWARD ALL FROM c", "55000"),
+        ("FETCH -1 FROM c", "55000"),
+        ("FETCH FORWARD -1 FROM c", "55000"),
+        ("FETCH FIRST FROM c", NOT_SUPPORTED),
+        ("FETCH ABSOLUTE 3 FROM c", NOT_SUPPORTED),
+        ("FETCH 0 FROM c", NOT_SUPPORTED),
+        ("FETCH FORWARD 0 FROM c", NOT_SUPPORTED),
+        ("CLOSE", SYNTAX_ERROR),
+    ] {
+        assert_eq!(statements(text).unwrap_err().state, state, "{text}");
+    }
+    let closed = |cursor: Option<&str>| Command::CloseCursor { cursor: cursor.map(str::to_owned) };
+    assert_eq!(commands("CLOSE ALL; CLOSE \"all\"; CLOSE c"), [closed(None), closed(Some("all")), closed(Some("c"))]);
 }
 
 proptest! {
@@ -90,6 +159,7 @@ proptest! {
     #[test]
     fn no_words_panic(words in prop::collection::vec(prop::sample::select(vec![
         "SET", "LOCAL", "SESSION", "TIME", "ZONE", "TRANSACTION", "ISOLATION", "LEVEL", "x", ".", "=", "TO", "'a'", ",", "-", "1", ";", "\n", "ä",
+        "DECLARE", "BINARY", "NO", "SCROLL", "CURSOR", "WITHOUT", "HOLD", "FOR", "SELECT", "FETCH", "FORWARD", "ALL", "FROM", "CLOSE",
         "RESET", "SHOW", "DEALLOCATE", "COPY", "ROLLBACK", "--", "/*", "\"q\"", "$1", "$$",
     ]), 0..12)) {
         let _ = statements(&words.join(" "));
