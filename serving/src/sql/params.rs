@@ -9,6 +9,7 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::SessionState;
+use datafusion::logical_expr::type_coercion::binary::type_union_resolution;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan};
 use datafusion::sql::parser::Statement;
@@ -25,6 +26,8 @@ use super::array_text::array_value;
 
 /// The function that `= ANY (..)` becomes.
 const ARRAY_HAS: &str = "array_has";
+/// The functions whose arguments have to be of one type.
+const OF_ONE_TYPE: [&str; 4] = ["coalesce", "nullif", "greatest", "least"];
 
 /// Plans a statement. A parameter is of the type that the planner finds; where it finds none, of the one in `types`,
 /// and without that an array of what `= ANY` compares it with, or else a text.
@@ -218,6 +221,9 @@ pub fn types(plan: &LogicalPlan, given: &[Option<DataType>]) -> Result<Vec<DataT
     for (number, array) in arrays(plan, placeholder)? {
         found.entry(number).or_insert(array);
     }
+    for (number, data_type) in beside_others(plan)? {
+        found.entry(number).or_insert(data_type);
+    }
     for number in in_limits(plan)? {
         let is_given = number.checked_sub(1).and_then(|index| given.get(index)?.as_ref()).is_some();
         if !is_given {
@@ -234,6 +240,41 @@ pub fn types(plan: &LogicalPlan, given: &[Option<DataType>]) -> Result<Vec<DataT
 pub fn nulls(types: &[DataType], given: &[Option<DataType>]) -> Result<Vec<ScalarValue>> {
     let said = types.iter().enumerate().map(|(index, found)| given.get(index).and_then(Option::as_ref).unwrap_or(found));
     Ok(said.map(ScalarValue::try_new_null).collect::<Result<Vec<_>, _>>()?)
+}
+
+/// The parameters without a type beside expressions that have one, as in `coalesce(amount, $1)`, with that type.
+fn beside_others(plan: &LogicalPlan) -> Result<BTreeMap<usize, DataType>> {
+    let mut found = BTreeMap::new();
+    plan.apply_with_subqueries(|node| {
+        let schema = merge_schema(&node.inputs());
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                for alike in of_one_type(expr) {
+                    let (params, others): (Vec<&Expr>, Vec<&Expr>) = alike.into_iter().partition(|part| placeholder(part).is_some());
+                    let types = others.iter().filter_map(|other| other.get_type(&schema).ok()).filter(|of| !of.is_null());
+                    if let Some(data_type) = type_union_resolution(&types.collect::<Vec<_>>()) {
+                        found.extend(params.into_iter().filter_map(placeholder).map(|number| (number, data_type.clone())));
+                    }
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(found)
+}
+
+/// The parts of an expression that have to be of one type, in groups.
+fn of_one_type(expr: &Expr) -> Vec<Vec<&Expr>> {
+    match expr {
+        Expr::ScalarFunction(call) if OF_ONE_TYPE.contains(&call.name()) => vec![call.args.iter().collect()],
+        Expr::Case(case) => {
+            let whens = case.when_then_expr.iter().map(|(when, _)| &**when);
+            let thens = case.when_then_expr.iter().map(|(_, then)| &**then);
+            let compared = case.expr.iter().map(|of| &**of).chain(whens.filter(|_| case.expr.is_some()));
+            vec![compared.collect(), thens.chain(case.else_expr.as_deref()).collect()]
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// The parameters that are a LIMIT or an OFFSET.

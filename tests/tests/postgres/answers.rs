@@ -132,6 +132,32 @@ async fn parameters_are_of_the_types_of_what_they_are_compared_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_parameter_has_the_type_of_what_it_stands_beside() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let half: Decimal = "0.5".parse().unwrap();
+    let asked: [(&str, &(dyn ToSql + Sync), Type); 8] = [
+        ("coalesce(amount, $1) = 12.34", &half, Type::NUMERIC),
+        ("nullif(big, $1) IS NULL", &9_007_199_254_740_993_i64, Type::INT8),
+        ("greatest($1, small, 1) = 3", &3i64, Type::INT8),
+        ("least(real, $1) = 0.5", &0.5f64, Type::FLOAT8),
+        ("CASE WHEN ok THEN $1 ELSE amount END = 0.5", &half, Type::NUMERIC),
+        ("CASE small WHEN $1 THEN 1 END = 1", &-7i32, Type::INT4),
+        ("coalesce($1, day) = '2026-02-03'", &None::<String>, Type::DATE),
+        ("coalesce($1, NULL) = 'x'", &"x", Type::TEXT),
+    ];
+    for (condition, value, of) in asked {
+        let sql = format!("SELECT count(*) FROM events WHERE device = 'a' AND {condition}");
+        let statement = client.prepare(&sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        assert_eq!(statement.params(), [of.clone()], "{sql}");
+        if of != Type::DATE {
+            assert_eq!(client.query_one(&statement, &[value]).await.unwrap().get::<_, i64>(0), 1, "{sql}");
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn arithmetic_with_a_parameter_of_another_type_is_described_as_it_is_answered() {
     let server = Server::filled().await;
     let client = server.connect().await;
