@@ -39,6 +39,7 @@ mod date_text;
 mod describe;
 mod equality;
 mod events;
+mod exists;
 mod joined;
 mod keyed;
 mod light;

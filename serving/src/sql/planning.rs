@@ -14,6 +14,7 @@ use engine::plan::{IntegersDoNotWrap, UuidColumns, check_supported, keep_numbere
 use types::{ErrorKind, Reason, Result};
 
 use super::column_names::ToldApart;
+use super::exists::ExistsInColumns;
 use super::like_escape::like_pattern;
 use super::{QueryText, TableReader, casts, column_names, params, rights, statement, tables, wildcards};
 use crate::query_context::QueryContext;
@@ -72,6 +73,7 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     let context = QueryContext::new(read_view, asked.as_of.or(text.as_of), &named.views)?.on_value_error(text.on_value_error);
     let columns = tables::register(&session, runtime, &context, reader)?;
     session.add_analyzer_rule(Arc::new(IntegersDoNotWrap));
+    session.add_analyzer_rule(Arc::new(ExistsInColumns));
     typed_texts().into_iter().chain([like_pattern(), to_char()]).for_each(|function| session.register_udf(function));
 
     let state = session.state();

@@ -82,6 +82,43 @@ async fn naming_every_key_takes_the_lookup_path_and_answers_as_the_scan_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn whether_rows_exist_is_a_column_too() {
+    let harness = Harness::filled().await;
+    for (column, expected) in [
+        ("EXISTS (SELECT 1 FROM velocity WHERE device = 'a')", true),
+        ("EXISTS (SELECT device FROM velocity WHERE device = 'nobody')", false),
+        ("NOT EXISTS (SELECT * FROM velocity v WHERE device = 'nobody' ORDER BY n_1h)", true),
+        ("NOT EXISTS (SELECT 1 FROM velocity) OR EXISTS (SELECT DISTINCT status FROM pairs LIMIT 2)", true),
+        ("EXISTS (SELECT 1 FROM velocity LIMIT 0)", false),
+        ("EXISTS (SELECT 1 FROM velocity OFFSET 3)", false),
+        ("EXISTS (SELECT sum(n_1h) FROM velocity WHERE device = 'nobody')", true),
+        ("EXISTS (SELECT 1)", true),
+        ("EXISTS (SELECT EXISTS (SELECT 1 FROM velocity WHERE false))", true),
+        ("CASE WHEN EXISTS (SELECT 1 FROM totals) THEN n > 1 ELSE false END", true),
+        ("(SELECT EXISTS (SELECT 1 FROM totals))", true),
+    ] {
+        let sql = format!("SELECT {column} AS found FROM totals");
+        assert_eq!(lines(&harness, &sql).await, [format!(r#"{{"found":{expected}}}"#)], "{column}");
+    }
+    let correlated = "SELECT device, EXISTS (SELECT 1 FROM velocity v WHERE v.device = p.device LIMIT 1) AS is_there, \
+        NOT EXISTS (SELECT v.device FROM velocity v WHERE v.device = p.device AND v.n_1h > 1) AS is_quiet \
+        FROM pairs p ORDER BY device NULLS FIRST";
+    assert_eq!(
+        lines(&harness, correlated).await,
+        [
+            r#"{"device":null,"is_there":false,"is_quiet":true}"#,
+            r#"{"device":"a","is_there":true,"is_quiet":false}"#,
+            r#"{"device":"b","is_there":false,"is_quiet":true}"#,
+            r#"{"device":"c<&","is_there":true,"is_quiet":true}"#,
+        ]
+    );
+    let in_a_table = "SELECT count(*) AS n FROM (SELECT device, EXISTS (SELECT 1 FROM totals) AS e FROM pairs) AS t WHERE e";
+    assert_eq!(lines(&harness, in_a_table).await, [r#"{"n":4}"#]);
+    let described = harness.node.describe(harness.node.read_view().unwrap(), "SELECT EXISTS (SELECT 1 FROM totals)", &[]).await.unwrap();
+    assert_eq!(described.schema.field(0).data_type(), &arrow::datatypes::DataType::Boolean);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn as_of_names_the_time_of_every_view() {
     let harness = Harness::filled().await;
     let sql = "SET as_of = '2026-03-01T10:10:00Z'; SELECT device, n_1h, n_7d FROM velocity ORDER BY device NULLS FIRST";
