@@ -41,6 +41,8 @@ pub enum Kind {
     Runner,
     Collector,
     Alerter,
+    Trimmer,
+    Replayer,
 }
 
 impl Actor {

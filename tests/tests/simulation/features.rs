@@ -1,4 +1,4 @@
-//! The features of a schedule: a disk that runs full, compaction, an alert, a sink. They follow from the seed, chosen
+//! The features of a schedule: a disk that runs full, compaction, an alert, a sink, trimming of the log. They follow from the seed, chosen
 //! so that any two of them occur together within a few schedules.
 
 use std::collections::BTreeSet;
@@ -11,6 +11,7 @@ const SINKS: u64 = 3;
 const COMPACTING: u64 = 4;
 const ALERTS: u64 = 5;
 const SMALL_DISKS: u64 = 7;
+const TRIMMING: u64 = 11;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Features {
@@ -24,6 +25,8 @@ pub struct Features {
     pub resolves: bool,
     pub has_sink: bool,
     pub sink_guard: Guard,
+    /// The log is trimmed, and replayed.
+    pub trims: bool,
 }
 
 impl Features {
@@ -37,6 +40,7 @@ impl Features {
             resolves: !(seed / (ALERTS * COMPACTING)).is_multiple_of(4),
             has_sink: seed.is_multiple_of(SINKS),
             sink_guard: if (seed / (ALERTS * SINKS * 3)).is_multiple_of(3) { Guard::OwnerAndNumbers } else { Guard::Owner },
+            trims: seed.is_multiple_of(TRIMMING),
         }
     }
 
@@ -56,6 +60,9 @@ impl Features {
         if self.has_sink {
             list.push(("sink's guard", format!("{:?}", self.sink_guard)));
         }
+        if self.trims {
+            list.push(("trimming", "on".to_owned()));
+        }
         list
     }
 }
@@ -69,7 +76,7 @@ fn each_feature_meets_each_other_within_few_schedules() {
         met.extend(list.iter().flat_map(|one| list.iter().map(move |other| (one.clone(), other.clone()))));
     }
     let all: BTreeSet<_> = met.iter().map(|(one, _)| one.clone()).collect();
-    assert_eq!(all.len(), 9, "{all:?}");
+    assert_eq!(all.len(), 10, "{all:?}");
     let pairs = all.iter().flat_map(|one| all.iter().map(move |other| (one.clone(), other.clone())));
     let missing: Vec<_> = pairs.filter(|(one, other)| one.0 != other.0 && !met.contains(&(one.clone(), other.clone()))).collect();
     assert!(missing.is_empty(), "these never meet: {missing:?}");

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use catalog::CatalogState;
 use definitions::StreamDefinition;
 use definitions::parse::parse_stream;
 use engine::events::{Decoder, format_timestamp};
@@ -30,10 +31,21 @@ pub struct SimLog {
 
 #[derive(Default)]
 struct Partition {
+    /// Also those that were trimmed: what they say is expected.
     records: Vec<Entry>,
+    /// The first offset that was not trimmed.
+    begin: Offset,
+    trimmed_by: Option<TrimDecision>,
     /// The offset of the next record; offsets before it may be skipped, like those of a transaction's markers.
     end: i64,
     clock: Micros,
+}
+
+/// What was known when it was decided which records go.
+#[derive(Clone)]
+pub struct TrimDecision {
+    pub state: Arc<CatalogState>,
+    pub at: Micros,
 }
 
 struct Entry {
@@ -54,11 +66,14 @@ pub struct Event {
 
 /// A stream as the product knows it.
 pub fn definition(stream: &str) -> StreamDefinition {
-    let sql = format!(
+    parse_stream(&stream_sql(stream)).unwrap()
+}
+
+pub fn stream_sql(stream: &str) -> String {
+    format!(
         "CREATE STREAM {stream} (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, user_id TEXT NOT NULL, device TEXT NOT NULL) \
          WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m')"
-    );
-    parse_stream(&sql).unwrap()
+    )
 }
 
 impl SimLog {
@@ -87,7 +102,8 @@ impl SimLog {
     }
 
     pub fn bounds(&self, id: &PartitionId) -> PartitionBounds {
-        PartitionBounds { partition: id.partition, begin: Offset::ZERO, end: Offset(self.partitions[id].end) }
+        let Partition { begin, end, .. } = &self.partitions[id];
+        PartitionBounds { partition: id.partition, begin: *begin, end: Offset(*end) }
     }
 
     pub fn end(&self) -> Vector {
@@ -132,6 +148,24 @@ impl SimLog {
             partition.end += 1;
         }
         format!("{count} records to {id}, which ends at {}", partition.end)
+    }
+
+    /// Deletes records of a partition that are before an offset and were appended before a time; returns how many.
+    pub fn trim(&mut self, id: &PartitionId, before: Offset, appended_before: Micros, decision: &TrimDecision) -> usize {
+        let Some(partition) = self.partitions.get_mut(id) else { return 0 };
+        let left = partition.records.iter().filter(|entry| entry.record.offset >= partition.begin);
+        let old = left.take_while(|entry| entry.record.offset < before && entry.record.timestamp < appended_before);
+        let offsets: Vec<Offset> = old.map(|entry| entry.record.offset).collect();
+        if let Some(last) = offsets.last() {
+            partition.begin = last.next();
+            partition.trimmed_by = Some(decision.clone());
+        }
+        offsets.len()
+    }
+
+    /// By what a partition got its present beginning.
+    pub fn trimmed_by(&self, id: &PartitionId) -> Option<TrimDecision> {
+        self.partitions[id].trimmed_by.clone()
     }
 
     /// What a consumer at `position` receives: at most `limit` records, perhaps after some that it received before.

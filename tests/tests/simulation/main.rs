@@ -1,7 +1,8 @@
 //! Deterministic simulation: workers, runs, the scheduler's closing of dead runs, the collector, serving nodes, a sink,
-//! an alert, a log, a store and a group, with faults at every step. It drives the product's own decisions (partitions,
-//! checkpoint commits, leases, publications, collection, layers, fresh chains, the claims and switches of sinks, the
-//! outbox of alerts) and the real catalog's SQL on SQLite in memory. A schedule is a function of its seed.
+//! an alert, the trimming of the log, a replay, a log, a store and a group, with faults at every step. It drives the
+//! product's own decisions (partitions, checkpoint commits, leases, publications, collection, trimming, layers, fresh
+//! chains, the claims and switches of sinks, the outbox of alerts) and the real catalog's SQL on SQLite in memory. A
+//! schedule is a function of its seed.
 //!
 //! `BASESTREAM_SCHEDULES=100000` runs more schedules, `BASESTREAM_SEED=17` repeats one and prints its trace.
 
@@ -13,14 +14,17 @@ mod collector;
 mod compactor;
 mod features;
 mod group;
+mod lease;
 mod links;
 mod log;
 mod outputs;
 mod reader;
+mod replayer;
 mod runner;
 mod sabotage;
 mod schedule;
 mod sinks;
+mod trimmer;
 mod views;
 mod worker;
 mod world;
@@ -150,6 +154,11 @@ fn a_compaction_across_a_cut_makes_a_schedule_fail() {
 #[test]
 fn without_files_kept_after_a_compaction_a_schedule_fails() {
     is_noticed(Sabotage::CompactedFilesGoAtOnce);
+}
+
+#[test]
+fn a_trimming_of_what_a_replay_pins_makes_a_schedule_fail() {
+    is_noticed(Sabotage::PinsAreTrimmed);
 }
 
 /// Lease and cut are two fences: if leases are not checked, the cut still protects, until it is not checked either.

@@ -1,13 +1,12 @@
 //! The batch layer: leases, runs, publications, and the closing of runs whose process died.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use batch::{switch_version, version_to_run};
 use catalog::{
-    ArchiveBounds, CatalogState, DefinitionRecord, DefinitionStatus, Expect, LeaseRecord, RunRecord, RunStatus, SnapshotFiles,
-    SnapshotRecord, abandoned, archive_files, checkpoints_after, expired_versions, failure_commit, publish_commit, run_lease,
-    skipped_commit, version_before, versions_commit,
+    ArchiveBounds, CatalogState, DefinitionRecord, DefinitionStatus, LeaseRecord, RunRecord, RunStatus, SnapshotFiles, SnapshotRecord,
+    abandoned, archive_files, checkpoints_after, expired_versions, failure_commit, publish_commit, run_lease, skipped_commit,
+    version_before, versions_commit,
 };
 use engine::fresh::ViewVersion;
 use types::files::{FileKind, ObjectName};
@@ -16,11 +15,10 @@ use types::{Error, ErrorKind, Result};
 
 use crate::actor::Ctx;
 use crate::compactor::compact;
+use crate::lease::HeldLease;
 use crate::reader::{archived, segment};
 use crate::views::{keep_old, streams_of};
 use crate::world::{Content, Fault, Positions};
-
-const LEASE: Duration = Duration::from_secs(60);
 
 /// Closes abandoned runs and runs views, until it is killed.
 pub async fn run_views(ctx: Ctx) {
@@ -59,41 +57,11 @@ async fn round(ctx: &Ctx, view: &str) -> Result<()> {
     let state = ctx.state().await?;
     let kept = version_before(&state, view).filter(|_| ctx.sim.chance(40));
     let version = kept.map_or_else(|| version_to_run(&state, view), |kept| Ok(kept.version))?;
-    let name = run_lease(view, version);
-    let Some(lease) = ctx.sim.catalog.acquire_lease(&name, &ctx.name, LEASE, ctx.sim.now(), None).await? else { return Ok(()) };
-    let mut held = HeldLease { ctx, lease };
+    let Some(mut held) = HeldLease::acquire(ctx, &run_lease(view, version), None).await? else { return Ok(()) };
     let outcome = recorded(&mut held, (view, version)).await;
     ctx.step("releases the lease").await;
-    ctx.sim.catalog.release_lease(&held.lease).await?;
+    held.release().await?;
     outcome
-}
-
-/// The lease of the run, renewed when a third of it has passed (in the product a separate task does that).
-struct HeldLease<'c> {
-    ctx: &'c Ctx,
-    lease: LeaseRecord,
-}
-
-impl HeldLease<'_> {
-    async fn keep(&mut self) -> Result<()> {
-        let now = self.ctx.sim.now();
-        if self.lease.expires_at - now > LEASE.as_micros() as i64 * 2 / 3 {
-            return Ok(());
-        }
-        self.ctx.step("renews its lease").await;
-        match self.ctx.sim.catalog.renew_lease(&self.lease, LEASE, self.ctx.sim.now()).await {
-            Ok(renewed) => self.lease = renewed,
-            // It continues, as the product does until it publishes.
-            Err(error) if error.kind() == ErrorKind::Conflict => self.ctx.sim.fired(Fault::LeaseLost),
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    }
-
-    fn expect(&self) -> Expect {
-        let LeaseRecord { name, owner, epoch, .. } = self.lease.clone();
-        Expect::Lease { name, owner, epoch, now: self.ctx.sim.now() }
-    }
 }
 
 async fn recorded(held: &mut HeldLease<'_>, (view, version): (&str, u32)) -> Result<()> {

@@ -19,6 +19,8 @@ pub enum Sabotage {
     CompactionAcrossACut,
     /// A compaction marks the files that it replaces for deletion at once.
     CompactedFilesGoAtOnce,
+    /// The log is trimmed up to the committed vector, whatever a replay pins.
+    PinsAreTrimmed,
     /// A transaction may name files that are marked for deletion.
     NoCheckOfMarkedNames,
     /// A node merges states of both sides of a cut, and keeps using them.

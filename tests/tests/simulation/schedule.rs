@@ -12,9 +12,11 @@ use crate::alerter;
 use crate::collector::collect;
 use crate::links::plan_links;
 use crate::reader::serve;
+use crate::replayer::replay;
 use crate::runner::run_views;
 use crate::sabotage::Sabotage;
 use crate::sinks;
+use crate::trimmer;
 use crate::views::{define, keep_old};
 use crate::worker::work;
 use crate::world::{Content, Fault, Fired, Positions, Sim};
@@ -53,6 +55,10 @@ pub async fn play(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
     for view in views {
         sim.catalog.commit(define(sim.id(), view, 1, sim.now())).await.unwrap();
     }
+    let has_trimmer = sim.world.borrow().has_trimmer;
+    if has_trimmer {
+        sim.catalog.commit(trimmer::streams(&sim)).await.unwrap();
+    }
     let has_sink = sim.world.borrow().has_sink;
     if has_sink {
         sim.catalog.commit(sinks::first(&sim)).await.unwrap();
@@ -84,7 +90,16 @@ impl Schedule {
     /// Starts missing actors: a dead process is started again under another name.
     fn fill(&mut self) {
         let alerters = if self.sim.world.borrow().has_alert { 2 } else { 0 };
-        let wanted = [(Kind::Worker, 2), (Kind::Reader, 3), (Kind::Runner, 2), (Kind::Collector, 1), (Kind::Alerter, alerters)];
+        let trimmers = usize::from(self.sim.world.borrow().has_trimmer);
+        let wanted = [
+            (Kind::Worker, 2),
+            (Kind::Reader, 3),
+            (Kind::Runner, 2),
+            (Kind::Collector, 1),
+            (Kind::Alerter, alerters),
+            (Kind::Trimmer, trimmers),
+            (Kind::Replayer, trimmers),
+        ];
         for (kind, count) in wanted {
             for place in 0..count {
                 let prefix = format!("{}{place}", name_of(kind));
@@ -100,6 +115,8 @@ impl Schedule {
                     Kind::Runner => Actor::new(&self.sim, &name, kind, run_views),
                     Kind::Collector => Actor::new(&self.sim, &name, kind, collect),
                     Kind::Alerter => Actor::new(&self.sim, &name, kind, alerter::watch),
+                    Kind::Trimmer => Actor::new(&self.sim, &name, kind, trimmer::trim),
+                    Kind::Replayer => Actor::new(&self.sim, &name, kind, replay),
                 };
                 self.actors.push(actor);
             }
@@ -149,6 +166,7 @@ impl Schedule {
             Kind::Alerter => 3,
             Kind::Collector if compacts => 5,
             Kind::Runner if compacts => 2,
+            Kind::Trimmer | Kind::Replayer if !is_calm => 2,
             _ => 1,
         };
         let total: usize = awake.iter().map(|at| weight(&self.actors[*at])).sum();
@@ -212,6 +230,8 @@ impl Schedule {
             (Kind::Runner, _) => Fault::RunCrashed,
             (Kind::Collector, _) => Fault::CollectorCrashed,
             (Kind::Alerter, _) => Fault::AlerterCrashed,
+            (Kind::Trimmer, _) => Fault::TrimmerCrashed,
+            (Kind::Replayer, _) => Fault::ReplayCrashed,
         });
         self.actors.remove(at);
         if whole {
@@ -416,6 +436,8 @@ fn name_of(kind: Kind) -> &'static str {
         Kind::Runner => "runner",
         Kind::Collector => "collector",
         Kind::Alerter => "alert",
+        Kind::Trimmer => "trimmer",
+        Kind::Replayer => "replay",
     }
 }
 

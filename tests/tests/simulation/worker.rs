@@ -161,6 +161,9 @@ impl Worker {
         let Some((id, partition)) = self.partitions.iter_mut().nth(at) else { return Ok(()) };
         let (fetched, decoder) = {
             let world = self.ctx.sim.world.borrow();
+            if world.log.bounds(id).begin > partition.position {
+                return Err(Error::conflict("the log was trimmed: another worker has committed the partition"));
+            }
             (world.log.fetch(id, partition.position, again, limit, world.now), world.log.decoder(&id.stream))
         };
         let (archived, open, dead_letters) = (&mut self.archived, &mut self.open, &mut self.dead_letters);

@@ -63,6 +63,8 @@ pub enum Fault {
     CollectorCrashed,
     ReaderCrashed,
     AlerterCrashed,
+    TrimmerCrashed,
+    ReplayCrashed,
     Frozen,
     RequestLost,
     ReplyLost,
@@ -80,6 +82,9 @@ pub enum Fault {
     CommitRefused,
     /// Checkpoints became one: no fault, and what others must not notice.
     Compacted,
+    /// Records of the log were trimmed, and all of the log was replayed: no faults either.
+    Trimmed,
+    Replayed,
     /// A kept version was served again, and one was kept long enough: no faults either.
     RolledBack,
     KeptVersionRetired,
@@ -95,13 +100,15 @@ pub enum Fault {
     SinkSwitched,
 }
 
-pub const FAULTS: [Fault; 29] = [
+pub const FAULTS: [Fault; 33] = [
     Fault::WorkerCrashed,
     Fault::ProcessCrashed,
     Fault::RunCrashed,
     Fault::CollectorCrashed,
     Fault::ReaderCrashed,
     Fault::AlerterCrashed,
+    Fault::TrimmerCrashed,
+    Fault::ReplayCrashed,
     Fault::Frozen,
     Fault::RequestLost,
     Fault::ReplyLost,
@@ -118,6 +125,8 @@ pub const FAULTS: [Fault; 29] = [
     Fault::LeaseLost,
     Fault::CommitRefused,
     Fault::Compacted,
+    Fault::Trimmed,
+    Fault::Replayed,
     Fault::RolledBack,
     Fault::KeptVersionRetired,
     Fault::VersionsRunTogether,
@@ -170,6 +179,8 @@ pub struct World {
     /// may make records that are not there yet, by another version.
     pub sinks: BTreeMap<PartitionId, SimulatedOutput<Version>>,
     pub sink_guard: Guard,
+    /// The log is trimmed, and replayed.
+    pub has_trimmer: bool,
     /// By how much the clock was set back: nobody has set it right yet.
     pub set_back: Micros,
     /// No more faults: everything should come to rest.
@@ -200,7 +211,7 @@ impl Sim {
         let now = 1_710_000_000_000_000 + rng.random_range(0..86_400_000_000i64);
         let mut run = VIEWS;
         run.shuffle(&mut rng);
-        let Features { small_disk, compacts, has_alert, alert_guard, resolves, has_sink, sink_guard } = Features::from_seed(seed);
+        let Features { small_disk, compacts, has_alert, alert_guard, resolves, has_sink, sink_guard, trims } = Features::from_seed(seed);
         let run = if compacts || sabotage.is_some_and(Sabotage::leaves_orphans) { [run[0]; 2] } else { [run[0], run[1]] };
         let defined = if compacts { vec![run[0]] } else { VIEWS.to_vec() };
         let world = World {
@@ -221,6 +232,7 @@ impl Sim {
             has_sink: has_sink || sabotage.is_some_and(Sabotage::is_of_sinks),
             sinks: BTreeMap::new(),
             sink_guard,
+            has_trimmer: trims || sabotage == Some(Sabotage::PinsAreTrimmed),
             set_back: 0,
             calm: false,
             small_disk,
