@@ -157,6 +157,16 @@ fn without_files_kept_after_a_compaction_a_schedule_fails() {
 }
 
 #[test]
+fn a_compaction_of_files_that_were_replaced_makes_a_schedule_fail() {
+    is_noticed(Sabotage::CompactionOfReplacedFiles);
+}
+
+#[test]
+fn without_the_lease_of_the_compaction_a_schedule_fails() {
+    is_noticed(Sabotage::CompactionWithoutLease);
+}
+
+#[test]
 fn a_trimming_of_what_a_replay_pins_makes_a_schedule_fail() {
     is_noticed(Sabotage::PinsAreTrimmed);
 }

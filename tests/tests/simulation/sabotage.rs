@@ -19,6 +19,10 @@ pub enum Sabotage {
     CompactionAcrossACut,
     /// A compaction marks the files that it replaces for deletion at once.
     CompactedFilesGoAtOnce,
+    /// A compaction does not ask whether the files that it has read are still those of their checkpoints.
+    CompactionOfReplacedFiles,
+    /// Whoever finds checkpoints to compact does so, without a lease.
+    CompactionWithoutLease,
     /// The log is trimmed up to the committed vector, whatever a replay pins.
     PinsAreTrimmed,
     /// A transaction may name files that are marked for deletion.
@@ -83,6 +87,8 @@ pub fn sabotaged(mut commit: Commit, sabotage: Sabotage, state: &CatalogState) -
         Sabotage::CarriedFilesKeepTheirRun => {
             commit.add.retain(|add| !matches!(add, Add::TakeOver { .. }));
         }
+        // No other commit of the simulation expects named files.
+        Sabotage::CompactionOfReplacedFiles => commit.expect.retain(|expect| !matches!(expect, Expect::Named { .. })),
         Sabotage::NoCheckOfMarkedNames => commit.expect.retain(|expect| !matches!(expect, Expect::NotMarkedForDeletion { .. })),
         _ => {}
     }

@@ -1,9 +1,12 @@
 //! A schedule: which actor continues, is frozen or dies, and what the clocks do. The seed determines all of it.
 
-use catalog::{Add, Commit, DefinitionStatus, ledger_difference, serve_version, version_before, versions_commit};
+use catalog::{
+    Add, Commit, DefinitionStatus, RedecodedFile, RedecodedStream, add_redecoded, ledger_difference, serve_version, version_before,
+    versions_commit,
+};
 use engine::fresh::Fresh;
 use rand::Rng;
-use types::files::FileKind;
+use types::files::{FileKind, FileRecord, ObjectName};
 use types::tiles::Micros;
 use types::vector::Vector;
 
@@ -19,7 +22,7 @@ use crate::sinks;
 use crate::trimmer;
 use crate::views::{define, keep_old};
 use crate::worker::work;
-use crate::world::{Content, Fault, Fired, Positions, Sim};
+use crate::world::{Archived, Content, Fault, Fired, Position, Positions, Sim};
 
 /// Most schedules are short; some faults need a long one.
 const STEPS: [u64; 8] = [120, 120, 200, 200, 200, 320, 320, 900];
@@ -27,6 +30,8 @@ const STEPS: [u64; 8] = [120, 120, 200, 200, 200, 320, 320, 900];
 const LONG: u64 = 900;
 /// With a sink, one step in this many is a user who changes it.
 const SINK_CHANGES: usize = 50;
+/// While files are read to be compacted, one step in this many is a user who has one decoded again.
+const DECODINGS: usize = 40;
 /// How many steps everything may take to come to rest once there are no more faults.
 const STEPS_TO_REST: u64 = 4_000;
 
@@ -134,6 +139,10 @@ impl Schedule {
         if has_sink && self.sim.pick(SINK_CHANGES) == 0 {
             return sinks::change(&self.sim).await;
         }
+        let is_compacted = self.actors.iter().any(|actor| actor.step() == "reads a file to compact");
+        if is_compacted && self.sim.pick(DECODINGS) == 0 {
+            return self.decode_again().await;
+        }
         let what = self.sim.pick(1_000);
         match what {
             0..780 => self.advance_one().await,
@@ -212,6 +221,10 @@ impl Schedule {
         let mut world = self.sim.world.borrow_mut();
         world.now += by;
         world.set_back += (-by).max(0);
+        if by < 0 {
+            // Leases that had expired would look held again.
+            world.compacting.clear();
+        }
     }
 
     fn crash(&mut self) {
@@ -282,6 +295,29 @@ impl Schedule {
         self.sim.fired(Fault::StatesLost);
         self.sim.trace("schedule", format!("loses {path}"));
         self.sim.world.borrow_mut().store.remove(&path);
+    }
+
+    /// A file of the archive is decoded again by a later version of its stream, in one transaction.
+    async fn decode_again(&self) {
+        let state = self.sim.catalog.state().await.unwrap();
+        let files: Vec<&FileRecord> = state.readable(FileKind::Archive).collect();
+        if files.is_empty() {
+            return;
+        }
+        let old = files[self.sim.pick(files.len())];
+        let (Some(stream), Some(checkpoint)) = (old.subject.clone(), old.checkpoint) else { return };
+        let Some(Content::Archive(mut events)) = self.sim.get(&old.path) else { return };
+        events.iter_mut().for_each(|event| event.decoded_by += 1);
+        let decoded = events.iter().map(|event| (event.position.clone(), event.decoded_by));
+        self.sim.world.borrow_mut().decoded.extend(decoded);
+        let name = ObjectName::RebuiltArchive { stream: stream.clone(), checkpoint, rebuild: self.sim.id() };
+        let new = self.sim.put(&name, Content::Archive(events));
+        self.sim.fired(Fault::DecodedAgain);
+        self.sim.trace("user", format!("has {} decoded again as {}", old.path, new.path));
+        let mut commit = Commit { id: self.sim.id(), ..Commit::default() };
+        let files = vec![RedecodedFile { old: old.clone(), new }];
+        add_redecoded(&mut commit, &state, &RedecodedStream { stream, version: 1, files });
+        self.sim.catalog.commit(commit).await.unwrap();
     }
 
     fn expire_members(&self) {
@@ -421,10 +457,15 @@ impl Schedule {
             Some(Content::Archive(events)) => Some(events),
             _ => None,
         });
-        let archived = events.flatten().filter(|event| event.position.partition == range.partition).count() as i64;
-        if archived != range.archived {
-            self.sim
-                .violated(format!("{} {}..{}: {archived} archived, {} recorded", range.partition, range.start, range.end, range.archived));
+        let archived: Vec<Archived> = events.flatten().filter(|event| event.position.partition == range.partition).collect();
+        let count = archived.len() as i64;
+        if count != range.archived {
+            self.sim.violated(format!("{} {}..{}: {count} archived, {} recorded", range.partition, range.start, range.end, range.archived));
+        }
+        let last = |position: &Position| self.sim.world.borrow().decoded.get(position).copied().unwrap_or(1);
+        if let Some(event) = archived.iter().find(|event| event.decoded_by != last(&event.position)) {
+            let (Position { partition, offset }, found, expected) = (&event.position, event.decoded_by, last(&event.position));
+            self.sim.violated(format!("{partition}:{offset} is archived as version {found} decoded it, not version {expected}"));
         }
     }
 }

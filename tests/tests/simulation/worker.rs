@@ -173,7 +173,12 @@ impl Worker {
                     let position = Position { partition: id.clone(), offset: record.offset.0 };
                     let name = event.id().map(|name| name.to_string()).unwrap_or_default();
                     open.push(position.clone());
-                    archived.entry(id.stream.clone()).or_default().push(Archived { position, id: name, timestamp: record.timestamp });
+                    archived.entry(id.stream.clone()).or_default().push(Archived {
+                        position,
+                        id: name,
+                        timestamp: record.timestamp,
+                        decoded_by: 1,
+                    });
                 }
                 Decision::Duplicate => {}
                 Decision::DeadLetter(_) => *dead_letters.entry(id.stream.clone()).or_default() += 1,

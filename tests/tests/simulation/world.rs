@@ -52,6 +52,8 @@ pub struct Archived {
     pub position: Position,
     pub id: String,
     pub timestamp: Micros,
+    /// The version of the stream's definition that decoded it.
+    pub decoded_by: u32,
 }
 
 /// The faults that a schedule may have; each has to fire over many schedules.
@@ -82,6 +84,8 @@ pub enum Fault {
     CommitRefused,
     /// Checkpoints became one: no fault, and what others must not notice.
     Compacted,
+    /// A file of the archive was decoded again while checkpoints were compacted: no fault either.
+    DecodedAgain,
     /// Records of the log were trimmed, and all of the log was replayed: no faults either.
     Trimmed,
     Replayed,
@@ -100,7 +104,7 @@ pub enum Fault {
     SinkSwitched,
 }
 
-pub const FAULTS: [Fault; 33] = [
+pub const FAULTS: [Fault; 34] = [
     Fault::WorkerCrashed,
     Fault::ProcessCrashed,
     Fault::RunCrashed,
@@ -125,6 +129,7 @@ pub const FAULTS: [Fault; 33] = [
     Fault::LeaseLost,
     Fault::CommitRefused,
     Fault::Compacted,
+    Fault::DecodedAgain,
     Fault::Trimmed,
     Fault::Replayed,
     Fault::RolledBack,
@@ -170,6 +175,10 @@ pub struct World {
     pub defined: Vec<&'static str>,
     /// It is long, and only one view is defined, which runs often: checkpoints become old enough to be compacted.
     pub compacts: bool,
+    /// The checkpoints that are being compacted: by which process, and until when it has the lease for it.
+    pub compacting: BTreeMap<Uuid, (Rc<str>, Micros)>,
+    /// The events that were decoded again, each with the version that did it last.
+    pub decoded: BTreeMap<Position, u32>,
     pub has_alert: bool,
     /// The output of the alert, and whether what ceases is put out too.
     pub alert: SimulatedOutput<AlertTransition>,
@@ -226,6 +235,8 @@ impl Sim {
             run,
             defined,
             compacts,
+            compacting: BTreeMap::new(),
+            decoded: BTreeMap::new(),
             has_alert,
             alert: SimulatedOutput::new(alert_guard),
             resolves,
