@@ -253,3 +253,20 @@ fn a_checkpoint_before_the_records_of_its_events_makes_a_schedule_fail() {
 fn a_switch_of_a_sink_before_what_is_out_makes_a_schedule_fail() {
     is_noticed(Sabotage::SwitchBeforeWhatIsOut);
 }
+
+#[test]
+fn the_page_of_faults_lists_each_fault_and_each_check_of_the_simulation() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations/faults.md")).unwrap();
+    let section = |title: &str| page.split(title).nth(1).unwrap().split("\n##").next().unwrap();
+    let rows = section("\n### What the simulation does\n").lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let faults: Vec<String> = FAULTS.iter().map(|fault| format!("{fault:?}")).collect();
+    assert_eq!(rows.collect::<Vec<_>>(), faults);
+
+    let checks = section("\n### Each check is needed\n");
+    let functions = include_str!("main.rs").split("\nfn ");
+    let of_sabotages = functions.filter(|function| function.contains(concat!("is_noticed", "(Sabotage::")));
+    let tests: Vec<&str> = of_sabotages.filter_map(|function| function.split('(').next()).collect();
+    assert!(tests.len() > 20, "the tests were found: {tests:?}");
+    let missing: Vec<&&str> = tests.iter().filter(|test| !checks.contains(&format!("`{test}`"))).collect();
+    assert!(missing.is_empty(), "the page does not name {missing:?}");
+}
