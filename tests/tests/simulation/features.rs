@@ -1,5 +1,5 @@
-//! The features of a schedule: a disk that runs full, compaction, an alert, a sink, trimming of the log. They follow from the seed, chosen
-//! so that any two of them occur together within a few schedules.
+//! The features of a schedule: a disk that runs full, compaction, an alert, a sink, trimming of the log. They follow
+//! from the seed, chosen so that any two of them occur together within a few schedules.
 
 use std::collections::BTreeSet;
 
