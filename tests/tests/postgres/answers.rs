@@ -149,7 +149,7 @@ async fn a_parameter_has_the_type_of_what_it_stands_beside() {
     for (condition, value, of) in asked {
         let sql = format!("SELECT count(*) FROM events WHERE device = 'a' AND {condition}");
         let statement = client.prepare(&sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-        assert_eq!(statement.params(), [of.clone()], "{sql}");
+        assert_eq!(statement.params(), std::slice::from_ref(&of), "{sql}");
         if of != Type::DATE {
             assert_eq!(client.query_one(&statement, &[value]).await.unwrap().get::<_, i64>(0), 1, "{sql}");
         }

@@ -139,7 +139,7 @@ impl AppendTransaction {
     }
 
     async fn run(&mut self) -> sqlx::Result<()> {
-        let statements = std::mem::replace(&mut self.statements, Statements::default());
+        let statements = std::mem::take(&mut self.statements);
         statements.run(&mut self.connection).await.map(drop)
     }
 }
