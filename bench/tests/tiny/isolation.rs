@@ -11,7 +11,7 @@ async fn random_keys_are_looked_up_beside_scans_and_runs() {
     // A scan or a lookup that is refused is an error.
     let report = isolation::run(&options, &programs(), folder.path(), "bench isolation").await.unwrap();
     let [lookups, aims] = &report.tables[..] else { panic!("{report}") };
-    assert_eq!((lookups.rows.len(), aims.rows.len()), (6, 4), "{report}");
+    assert_eq!((lookups.rows.len(), aims.rows.len()), (8, 6), "{report}");
     assert!(lookups.rows.iter().all(|row| matches!(row[2], Figure::Count(2..))), "{report}");
     assert!(!lookups.rows[2][0].to_string().ends_with(" 0 scans"), "{report}");
     assert!(aims.rows.iter().all(|row| is_verdict(&row[3])), "{report}");
