@@ -7,7 +7,8 @@ use std::ops::ControlFlow;
 use arrow::array::timezone::Tz;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, TypedString, Value,
+    Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, TimezoneInfo,
+    TypedString, Value,
 };
 use definitions::syntax::SyntaxNode;
 use definitions::time_zones;
@@ -121,6 +122,8 @@ fn known_type(data_type: &DataType) -> Option<DataType> {
 fn known_time(data_type: &DataType, text: &str) -> Option<String> {
     match (data_type, date_and_zone(text)) {
         (DataType::Date, zoned) => zoned.map(|(date, _)| date.to_owned()),
+        // The zone of a date means nothing where the time has none.
+        (DataType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone), Some((date, _))) => Some(format!("{date} 00:00:00")),
         (_, Some((date, zone))) => Some(format!("{date} 00:00:00{zone}")),
         (_, None) => with_seconds(text),
     }
@@ -203,6 +206,7 @@ mod tests {
             ("SELECT TIMESTAMP '2026-01-01 02:30'", "SELECT TIMESTAMP '2026-01-01 02:30:00'"),
             ("SELECT '2026-01-01T02:30+01:00'::timestamptz", "SELECT '2026-01-01T02:30:00+01:00'::TIMESTAMPTZ"),
             ("SELECT '2026-02-02 +00'::date, CAST('2026-02-02-05' AS DATE)", "SELECT '2026-02-02'::DATE, CAST('2026-02-02' AS DATE)"),
+            ("SELECT '2026-02-02 -05'::timestamp", "SELECT '2026-02-02 00:00:00'::TIMESTAMP"),
             ("SELECT DATE '2026-02-02Z', '2026-02-02 +00'::timestamptz", "SELECT DATE '2026-02-02', '2026-02-02 00:00:00+00'::TIMESTAMPTZ"),
             ("SELECT a LIKE 'x/_%' ESCAPE '/', a NOT ILIKE 'x' ESCAPE ''", "SELECT a LIKE 'x\\_%', a NOT ILIKE 'x'"),
             ("SELECT a LIKE $1 || '%' ESCAPE '/'", "SELECT a LIKE like_pattern(CAST($1 || '%' AS TEXT), '/')"),

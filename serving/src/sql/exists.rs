@@ -54,11 +54,18 @@ fn in_columns(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     node.map_expressions(|column| {
         let name = names.save(&column);
         let counted = column.transform_up(|expr| match expr {
-            Expr::Exists(exists) => Ok(Transformed::yes(counted(exists)?)),
+            Expr::Exists(exists) if !may_have_a_row_of_nothing(&exists)? => Ok(Transformed::yes(counted(exists)?)),
             other => Ok(Transformed::no(other)),
         })?;
         Ok(counted.update_data(|column| name.restore(column)))
     })
+}
+
+/// Whether it is an aggregate without GROUP BY, of rows that match one around it: it has a row also where nothing
+/// matches, and DataFusion finds none then.
+fn may_have_a_row_of_nothing(exists: &Exists) -> Result<bool> {
+    let is_ungrouped = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty()));
+    Ok(!exists.subquery.outer_ref_columns.is_empty() && exists.subquery.subquery.exists(is_ungrouped)?)
 }
 
 /// `(SELECT count(*) > 0 FROM ..)`.

@@ -112,6 +112,9 @@ async fn whether_rows_exist_is_a_column_too() {
             r#"{"device":"c<&","is_there":true,"is_quiet":true}"#,
         ]
     );
+    // It is true of each device, also of one without rows.
+    let of_nothing = "SELECT EXISTS (SELECT sum(n_1h) FROM velocity v WHERE v.device = p.device) AS e FROM pairs p";
+    ask(&harness, of_nothing).await.unwrap_err();
     let in_a_table = "SELECT count(*) AS n FROM (SELECT device, EXISTS (SELECT 1 FROM totals) AS e FROM pairs) AS t WHERE e";
     assert_eq!(lines(&harness, in_a_table).await, [r#"{"n":4}"#]);
     let described = harness.node.describe(harness.node.read_view().unwrap(), "SELECT EXISTS (SELECT 1 FROM totals)", &[]).await.unwrap();

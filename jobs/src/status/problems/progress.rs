@@ -71,8 +71,9 @@ fn lagging<'f>(facts: &'f Facts, last: &BTreeMap<PartitionId, &'f CheckpointReco
             }
             let last = last.get(&id).copied();
             // If no record arrived for an hour, nothing was committed for an hour: what counts is how long a record
-            // waits.
-            let waiting_since = facts.waiting_since.get(&id).copied().unwrap_or(Micros::MIN);
+            // waits. One that is waiting came after all were counted.
+            let all_counted = known.and_then(|known| known.complete_to);
+            let waiting_since = facts.waiting_since.get(&id).copied().max(all_counted).unwrap_or(Micros::MIN);
             let moved_at = last.map_or(stream.created_at, |checkpoint| checkpoint.committed_at).max(waiting_since);
             let complete_to = known.and_then(|known| known.complete_to).unwrap_or(moved_at).max(waiting_since);
             found.push(Lagging { id, lag: ends.end.0 - first.0, next, moved_at, complete_to, last });

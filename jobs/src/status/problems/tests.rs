@@ -919,11 +919,16 @@ async fn a_full_run_that_takes_long_is_reported_after_its_end_if_it_will_come_ag
 #[tokio::test]
 async fn what_is_no_fault_is_not_reported() {
     type Change = fn(&mut Facts);
-    let quiet: [(&str, Change); 13] = [
+    let quiet: [(&str, Change); 14] = [
         ("a record that came a moment ago, after an hour without any", |facts| {
             moved_at(facts, NOW - HOUR);
             end(facts, 0, 0, 101);
             facts.waiting_since.insert(id(0), NOW - 3 * SECOND);
+        }),
+        ("a record that came after all were counted, a moment ago", |facts| {
+            moved_at(facts, NOW - HOUR);
+            end(facts, 0, 0, 101);
+            facts.state.partitions.get_mut(&id(0)).unwrap().complete_to = Some(NOW - 5 * SECOND);
         }),
         ("a partition without traffic", |facts| moved_at(facts, NOW - 9 * HOUR)),
         ("control records on Kafka", |facts| {
