@@ -73,7 +73,7 @@ impl Aging {
         Aging { tiers: vec![((1 - KEPT..=0).collect(), 0)], ..Aging::default() }
     }
 
-    /// A run at `t` with so many new rows; it is skipped if there is nothing to do.
+    /// Makes a run at `t` that adds `new` rows, unless there is nothing to do.
     fn run(&mut self, t: Micros, new: usize) {
         let pruned_at = self.tiers[0].1;
         let is_outlived = is_part_expired(pruned_at, pruned_at - KEPT, t);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::reason;
 
-/// How many reasons are told apart.
+/// The most reasons that are counted separately.
 const MOST_REASONS: usize = 20;
 
 /// How many rejected records have each reason, for the first reasons that occur.
