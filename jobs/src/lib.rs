@@ -8,6 +8,7 @@
 //! init -> check -> plan, apply -> up (speed, scheduler, serve) -> ingest -> lookup, query -> verify, status
 //! ```
 
+mod all_counted;
 pub mod apply;
 pub mod backfill;
 pub mod backtest;

@@ -264,16 +264,23 @@ impl ReadView {
         reads: impl Fn(&str) -> bool + Copy + 'a,
     ) -> impl Iterator<Item = (&'a PartitionId, Option<Micros>)> {
         let partitions = &self.loaded.state.partitions;
-        // What is read is further than what is committed, unless the partition has gone to a process that is not
-        // followed.
-        let committed = partitions.values().filter(move |known| reads(&known.id.stream));
-        let committed = committed.map(move |known| (&known.id, known.complete_to.max(self.complete_to.get(&known.id).copied())));
-        // Where nothing is read yet, the time may be one of the topic before.
-        let may_be_of_another =
-            move |id: &PartitionId| self.vector.get(id) == Offset::ZERO && self.loaded.registry.moved.contains(&id.stream);
-        let is_other = move |id: &PartitionId| reads(&id.stream) && !partitions.contains_key(id) && !may_be_of_another(id);
-        let others = self.complete_to.iter().filter(move |(id, _)| is_other(id));
-        committed.chain(others.map(|(id, time)| (id, Some(*time))))
+        let committed = partitions.keys().filter(move |id| reads(&id.stream));
+        let committed = committed.map(|id| (id, self.complete_to_of_partition(id)));
+        let others = self.complete_to.keys().filter(move |id| reads(&id.stream) && !partitions.contains_key(*id));
+        let others = others.filter_map(|id| Some((id, Some(self.complete_to_of_partition(id)?))));
+        committed.chain(others)
+    }
+
+    /// Until when a partition is complete; `None` if that is not known.
+    pub fn complete_to_of_partition(&self, id: &PartitionId) -> Option<Micros> {
+        let read = self.complete_to.get(id).copied();
+        match self.loaded.state.partitions.get(id) {
+            // What is read is further than what is committed, unless the partition has gone to a process that is not
+            // followed.
+            Some(known) => known.complete_to.max(read),
+            // Where nothing is read yet, the time may be one of the topic before.
+            None => read.filter(|_| self.vector.get(id) > Offset::ZERO || !self.loaded.registry.moved.contains(&id.stream)),
+        }
     }
 }
 

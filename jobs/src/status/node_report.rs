@@ -1,7 +1,6 @@
 //! Reports the status from within a node, for `GET /v1/status` and the page. It finds the problems that `status` finds,
 //! but for those that only the files show; and it costs little, for the node has read and planned everything.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +21,7 @@ use super::gather::Services;
 use super::node::NodeSays;
 use super::problems::{Facts, Problem};
 use super::{AlertStatus, PartitionStatus, QueuedRun, RunReport, Status, ViewStatus};
+use crate::all_counted::AllCounted;
 use crate::installation::Installation;
 use crate::readers::SpeedProcess;
 
@@ -32,10 +32,6 @@ pub(crate) struct NodeReporter {
     workers: Vec<WorkerProgress>,
     all_counted: Mutex<AllCounted>,
 }
-
-/// When the log was last asked while all records of a partition were counted. While no record comes, nothing else shows
-/// that answers are not old.
-type AllCounted = BTreeMap<PartitionId, Micros>;
 
 impl NodeReporter {
     pub(crate) fn new(installation: &Installation, workers: Vec<WorkerProgress>) -> Self {
@@ -211,26 +207,15 @@ fn places(partitions: &[PartitionStatus], read_view: &ReadView, all_counted: &mu
     for partition in partitions {
         let id = PartitionId::new(partition.stream.clone(), partition.partition);
         let position = read_view.vector.get(&id).0;
-        let committed = read_view.loaded.state.partitions.get(&id).and_then(|known| known.complete_to);
-        let read = committed.max(read_view.complete_to.get(&id).copied());
-        found.push(place(id, (position, partition.end_offset), read, all_counted, now));
+        let waiting = partition.end_offset.map(|end| (end - position).max(0));
+        let known = read_view.complete_to_of_partition(&id);
+        let complete_to = match read_view.loaded.registry.streams.get(&id.stream) {
+            Some(stream) => all_counted.complete_to((&id, &stream.definition.topic), known, waiting == Some(0), now),
+            None => known,
+        };
+        found.push(Place { id, position, waiting, complete_to });
     }
     found
-}
-
-fn place(
-    id: PartitionId,
-    (position, end): (i64, Option<i64>),
-    complete_to: Option<Micros>,
-    all_counted: &mut AllCounted,
-    now: Micros,
-) -> Place {
-    let waiting = end.map(|end| (end - position).max(0));
-    if waiting == Some(0) {
-        all_counted.insert(id.clone(), now);
-    }
-    let complete_to = complete_to.max(all_counted.get(&id).copied());
-    Place { id, position, waiting, complete_to }
 }
 
 /// How many records of these partitions are not counted, and since when all are.

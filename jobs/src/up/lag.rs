@@ -16,6 +16,7 @@ use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
 
 use super::answers::noted;
+use crate::all_counted::AllCounted;
 use crate::installation::now;
 use crate::status::{PROBE, topics};
 
@@ -72,7 +73,8 @@ impl Shown {
         let outcome = noted(answers, read_ends(log, &state, &mut ends)).await;
         self.show_lags(lags(&state, &ends), outcome.is_ok());
         if let Some(read_view) = read_view {
-            let ages = self.counted.ages(&PartitionPositions::from_read_view(&read_view, &ends), &views(&read_view), asked_at);
+            let places = PartitionPositions::from_read_view(&read_view, &ends);
+            let ages = ages(&places, &views(&read_view), &mut self.counted, asked_at);
             self.show_ages(ages);
         }
         outcome
@@ -137,7 +139,7 @@ fn lags(state: &CatalogState, ends: &Ends) -> BTreeMap<PartitionId, i64> {
 #[derive(Debug, Default)]
 struct PartitionPositions(BTreeMap<PartitionId, PartitionPosition>);
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct PartitionPosition {
     /// The next offset that answers do not count.
     position: Offset,
@@ -145,7 +147,8 @@ struct PartitionPosition {
     end: Option<Offset>,
     /// Every record that the log received before this is counted.
     complete_to: Option<Micros>,
-    /// When its stream was defined.
+    /// Of its stream, and when that was defined.
+    topic: Arc<str>,
     defined_at: Micros,
 }
 
@@ -154,14 +157,14 @@ impl PartitionPositions {
         let state = &read_view.loaded.state;
         let mut places = BTreeMap::new();
         for stream in state.live(DefinitionKind::Stream) {
+            let Some(live) = read_view.loaded.registry.streams.get(&stream.name) else { continue };
             let bounds = ends.get(&stream.name).into_iter().flatten();
             let at_log = bounds.map(|bounds| (PartitionId::new(stream.name.clone(), bounds.partition), Some(bounds.end)));
             let committed = state.partitions.keys().filter(|id| id.stream == stream.name).map(|id| (id.clone(), None));
             for (id, end) in committed.chain(at_log) {
-                let known = state.partitions.get(&id).and_then(|known| known.complete_to);
-                let complete_to = read_view.complete_to.get(&id).copied().or(known);
-                let place = PartitionPosition { position: read_view.vector.get(&id), end, complete_to, defined_at: stream.created_at };
-                places.insert(id, place);
+                let (position, complete_to) = (read_view.vector.get(&id), read_view.complete_to_of_partition(&id));
+                let topic = live.definition.topic.clone();
+                places.insert(id, PartitionPosition { position, end, complete_to, topic, defined_at: stream.created_at });
             }
         }
         Self(places)
@@ -176,35 +179,25 @@ fn views(read_view: &ReadView) -> BTreeMap<Arc<str>, Vec<Arc<str>>> {
     served.map(|live| (live.name.clone(), live.plan.streams.iter().map(|stream| stream.name.clone()).collect())).collect()
 }
 
-/// When the log was last asked while all of a partition's records were counted. While no record arrives, nothing else
-/// shows that answers are not old.
-#[derive(Debug, Default)]
-struct AllCounted(BTreeMap<PartitionId, Micros>);
-
-impl AllCounted {
-    /// Returns how old each view's answers are at `asked_at`, before the log was asked: every record that the log
-    /// received earlier than that is counted. Nothing for a view whose streams have no partition.
-    fn ages(
-        &mut self,
-        places: &PartitionPositions,
-        views: &BTreeMap<Arc<str>, Vec<Arc<str>>>,
-        asked_at: Micros,
-    ) -> BTreeMap<Arc<str>, Micros> {
-        for (id, place) in &places.0 {
-            if place.end.is_some_and(|end| end <= place.position) {
-                self.0.insert(id.clone(), asked_at);
-            }
-        }
-        let complete_to = |(id, place): (&PartitionId, &PartitionPosition)| {
-            let complete_to = place.complete_to.max(self.0.get(id).copied());
-            complete_to.unwrap_or(place.defined_at)
-        };
-        let age = |(view, streams): (&Arc<str>, &Vec<Arc<str>>)| {
-            let oldest = places.0.iter().filter(|(id, _)| streams.contains(&id.stream)).map(complete_to).min()?;
-            Some((view.clone(), asked_at.saturating_sub(oldest).max(0)))
-        };
-        views.iter().filter_map(age).collect()
+/// Returns how old each view's answers are at `asked_at`, before the log was asked: every record that the log received
+/// earlier than that is counted. Nothing for a view whose streams have no partition.
+fn ages(
+    places: &PartitionPositions,
+    views: &BTreeMap<Arc<str>, Vec<Arc<str>>>,
+    counted: &mut AllCounted,
+    asked_at: Micros,
+) -> BTreeMap<Arc<str>, Micros> {
+    let mut complete = Vec::with_capacity(places.0.len());
+    for (id, place) in &places.0 {
+        let at_end = place.end.is_some_and(|end| end <= place.position);
+        let complete_to = counted.complete_to((id, &place.topic), place.complete_to, at_end, asked_at);
+        complete.push((&id.stream, complete_to.unwrap_or(place.defined_at)));
     }
+    let age = |(view, streams): (&Arc<str>, &Vec<Arc<str>>)| {
+        let oldest = complete.iter().filter(|(stream, _)| streams.contains(stream)).map(|(_, complete_to)| *complete_to).min()?;
+        Some((view.clone(), asked_at.saturating_sub(oldest).max(0)))
+    };
+    views.iter().filter_map(age).collect()
 }
 
 #[cfg(test)]

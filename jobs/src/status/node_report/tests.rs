@@ -9,21 +9,6 @@ fn id(partition: i32) -> PartitionId {
 }
 
 #[test]
-fn a_partition_is_complete_up_to_when_all_its_records_were_last_counted() {
-    let mut all_counted = AllCounted::new();
-    let mut place = |position, end, now| place(id(0), (position, end), Some(5), &mut all_counted, now);
-    let before = place(9, Some(10), 100);
-    assert_eq!((before.waiting, before.complete_to), (Some(1), Some(5)));
-    let all = place(10, Some(10), 200);
-    assert_eq!((all.waiting, all.complete_to), (Some(0), Some(200)));
-    // No record has come for long: the next one has waited for a moment, not since the one before it.
-    let next = place(10, Some(11), 9_000);
-    assert_eq!((next.waiting, next.complete_to), (Some(1), Some(200)));
-    let silent = place(10, None, 9_100);
-    assert_eq!((silent.waiting, silent.complete_to), (None, Some(200)));
-}
-
-#[test]
 fn a_stream_is_as_old_as_its_oldest_partition_and_unknown_where_one_is() {
     let place = |waiting, complete_to| Place { id: id(0), position: 0, waiting, complete_to };
     let fresh = |places: &[Place]| freshness(places.iter());

@@ -11,12 +11,12 @@ fn bounds(partition: i32, begin: i64, end: i64) -> PartitionBounds {
 }
 
 fn place(position: i64, end: Option<i64>, complete_to: Option<Micros>) -> PartitionPosition {
-    PartitionPosition { position: Offset(position), end: end.map(Offset), complete_to, defined_at: 5 }
+    PartitionPosition { position: Offset(position), end: end.map(Offset), complete_to, topic: "in".into(), defined_at: 5 }
 }
 
-fn ages(counted: &mut AllCounted, places: &[(PartitionId, PartitionPosition)], now: Micros) -> Vec<(String, Micros)> {
+fn named_ages(counted: &mut AllCounted, places: &[(PartitionId, PartitionPosition)], now: Micros) -> Vec<(String, Micros)> {
     let views = BTreeMap::from([("of_both".into(), vec!["a".into(), "b".into()]), ("of_b".into(), vec!["b".into()])]);
-    let ages = counted.ages(&PartitionPositions(places.iter().cloned().collect()), &views, now);
+    let ages = ages(&PartitionPositions(places.iter().cloned().collect()), &views, counted, now);
     ages.into_iter().map(|(view, age)| (view.to_string(), age)).collect()
 }
 
@@ -49,25 +49,25 @@ fn an_answer_is_as_old_as_the_oldest_partition_of_its_streams() {
         (id("b", 0), place(1, Some(9), Some(900))),
         (id("b", 1), place(1, Some(9), Some(950))),
     ];
-    assert_eq!(ages(&mut AllCounted::default(), &places, 1_000), named(&[("of_b", 100), ("of_both", 300)]));
+    assert_eq!(named_ages(&mut AllCounted::default(), &places, 1_000), named(&[("of_b", 100), ("of_both", 300)]));
 }
 
 #[test]
 fn answers_that_count_all_records_do_not_become_older_while_none_arrives() {
     let mut counted = AllCounted::default();
     let at_end = |end| [(id("b", 0), place(9, Some(end), Some(100)))];
-    assert_eq!(ages(&mut counted, &at_end(9), 1_000), named(&[("of_b", 0), ("of_both", 0)]));
-    assert_eq!(ages(&mut counted, &at_end(9), 9_000), named(&[("of_b", 0), ("of_both", 0)]));
+    assert_eq!(named_ages(&mut counted, &at_end(9), 1_000), named(&[("of_b", 0), ("of_both", 0)]));
+    assert_eq!(named_ages(&mut counted, &at_end(9), 9_000), named(&[("of_b", 0), ("of_both", 0)]));
     // A record arrives: what counts is how long it may have waited, and not how long none came before it.
-    assert_eq!(ages(&mut counted, &at_end(10), 9_400), named(&[("of_b", 400), ("of_both", 400)]));
+    assert_eq!(named_ages(&mut counted, &at_end(10), 9_400), named(&[("of_b", 400), ("of_both", 400)]));
     // The log does not say where it ends.
     let unknown = [(id("b", 0), place(9, None, Some(100)))];
-    assert_eq!(ages(&mut counted, &unknown, 9_700), named(&[("of_b", 700), ("of_both", 700)]));
+    assert_eq!(named_ages(&mut counted, &unknown, 9_700), named(&[("of_b", 700), ("of_both", 700)]));
 }
 
 #[test]
 fn answers_of_a_stream_that_nobody_has_read_are_as_old_as_its_definition() {
     let unread = [(id("b", 0), place(0, Some(3), None))];
-    assert_eq!(ages(&mut AllCounted::default(), &unread, 1_000), named(&[("of_b", 995), ("of_both", 995)]));
-    assert_eq!(ages(&mut AllCounted::default(), &[], 1_000), named(&[]));
+    assert_eq!(named_ages(&mut AllCounted::default(), &unread, 1_000), named(&[("of_b", 995), ("of_both", 995)]));
+    assert_eq!(named_ages(&mut AllCounted::default(), &[], 1_000), named(&[]));
 }
