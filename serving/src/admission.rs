@@ -95,6 +95,16 @@ impl Admission {
         Ok(Place { _of_all: of_all, _of_principal: of_principal, _membership: membership })
     }
 
+    /// Waits for a place for a query under way that has left its own. It is not refused: its own limits end it.
+    pub(crate) async fn place_again(&self, principal: &Principal) -> Result<Place> {
+        let membership = self.join(&principal.name);
+        let endless = || Error::internal("a queue without an end is full");
+        let of_principal = membership.line.place(usize::MAX, endless).await?;
+        let of_all = self.0.all.place(usize::MAX, endless).await?;
+        self.show();
+        Ok(Place { _of_all: of_all, _of_principal: of_principal, _membership: membership })
+    }
+
     fn join(&self, name: &Arc<str>) -> Membership {
         let mut principals = self.0.principals.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || Arc::new(Line::new(self.0.limits.concurrent_queries_per_principal));

@@ -138,7 +138,7 @@ impl Turn {
             return None;
         }
         Some(Box::pin(async move {
-            let place = taken.admission.place(&taken.principal).await?;
+            let place = taken.admission.place_again(&taken.principal).await?;
             *taken.place() = Some(place);
             Ok(())
         }))
