@@ -76,7 +76,7 @@ impl Batch {
         let inputs = RunInputs::at_cut(&state, &run, (live, before.as_ref()), t)?;
         let basis = Basis::decide(&state, live, before.as_ref(), (inputs.t, mode), now);
         let (from, strategy) = (StatesFrom::decide(live, mode), basis.strategy(live, mode));
-        let is_recomputed = matches!(strategy, Strategy::Full | Strategy::Replay);
+        let is_recomputed = !matches!(basis, Basis::Snapshot(_));
         let comparable = before.as_ref().filter(|before| compare && is_recomputed && is_compared(&state, live, before, (inputs.t, mode)));
         let compared = comparable.map(|before| compared_files(&state, live, before)).unwrap_or_default();
         let plan = match basis {

@@ -18,7 +18,6 @@ use crate::full::recomputed;
 use crate::increment::{Incremented, increment};
 use crate::layer::{Batch, RunContext};
 use crate::limits::RunLimits;
-use crate::mode::RunMode;
 use crate::publish::{publish, skip};
 use crate::request::RunRequest;
 use crate::segments::StatesFrom;
@@ -44,10 +43,8 @@ pub(crate) async fn make_snapshot(
         Basis::Checkpoints(why) => {
             info!(view = %attempt.view.name, run = %attempt.run.id, why, "the run begins with the first checkpoint");
             let made = from_checkpoints(&attempt, from, context).await?;
-            if let RunMode::Replay(_) = request.mode {
-                context.made.store(true, Ordering::Relaxed);
-                comparison = compare_recomputed(&attempt, request, &made.manifest, context).await;
-            }
+            context.made.store(true, Ordering::Relaxed);
+            comparison = compare_recomputed(&attempt, request, &made.manifest, context).await;
             Incremented::Snapshot(Box::new(made))
         }
         Basis::Snapshot(before) => increment(&attempt, *before, from, context).await?,
