@@ -53,6 +53,7 @@ pub(crate) mod time_patterns;
 mod top_k;
 pub(crate) mod truncation;
 mod typed_texts;
+mod wrapped;
 
 pub use decimals::QUOTIENT;
 pub(crate) use distinct::{DistinctSet, DistinctSize};

@@ -49,6 +49,8 @@ mod refuse;
 mod rewrite;
 mod select_place;
 mod session;
+#[cfg(test)]
+mod testing;
 pub(crate) mod tile_function;
 mod unions;
 mod uuids;

@@ -10,9 +10,10 @@ use arrow::array::{Array, ArrayRef, AsArray, Int64Array, OffsetSizeTrait, new_nu
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
 use datafusion::common::Result;
-use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
 use datafusion::{functions, functions_nested};
 
+use super::wrapped::{FunctionCall, Wrapped};
 use types::Error;
 
 /// The most bytes that one value may take. It leaves room for what multiplies the value (a join, `unnest`, `replace`).
@@ -28,67 +29,36 @@ const BYTES_OF_AN_ITEM: u64 = 8;
 pub(super) fn bounded() -> &'static [Arc<ScalarUDF>] {
     static BOUNDED: LazyLock<Vec<Arc<ScalarUDF>>> = LazyLock::new(|| {
         let all = functions::all_default_functions().into_iter().chain(functions_nested::all_default_nested_functions());
-        all.filter_map(|inner| Some(Arc::new(ScalarUDF::from(Bounded { growth: Growth::by_name(inner.name())?, inner })))).collect()
+        all.filter_map(|inner| Some(Arc::new(ScalarUDF::from(Wrapped { call: Growth::by_name(inner.name())?, inner })))).collect()
     });
     &BOUNDED
 }
 
-/// A DataFusion function that is not called if its result would exceed a bound.
-///
-/// It forwards what these functions define; the other methods of the trait have their defaults there too.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Bounded {
-    growth: Growth,
-    inner: Arc<ScalarUDF>,
-}
-
-impl ScalarUDFImpl for Bounded {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arguments)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
-    }
-
-    fn invoke_with_args(&self, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+/// A function is not called if its result would exceed a bound.
+impl FunctionCall for Growth {
+    fn call(&self, inner: &ScalarUDF, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_))) {
             // One row stands for all, even if the function would compute each.
             arguments.number_rows = 1;
         }
         let columns = arguments.args.iter().map(|argument| argument.to_array(1)).collect::<Result<Vec<_>>>()?;
-        self.check(&self.growth.sizes(&columns, 0..arguments.number_rows)?)?;
-        self.inner.invoke_with_args(arguments)
+        check(inner.name(), &self.sizes(&columns, 0..arguments.number_rows)?)?;
+        inner.invoke_with_args(arguments)
     }
 }
 
-impl Bounded {
-    fn check(&self, sizes: &[u64]) -> Result<()> {
-        let name = self.name();
-        let largest = sizes.iter().copied().max().unwrap_or(0);
-        if largest > MAX_VALUE_BYTES {
-            return Err(Error::input(format!("{name} makes a value of {largest} bytes: expected at most {MAX_VALUE_BYTES}")).into());
-        }
-        let together = sizes.iter().copied().fold(0, u64::saturating_add);
-        if together > MAX_BATCH_BYTES {
-            let rows = sizes.len();
-            let message = format!("{name} makes {together} bytes for {rows} rows at once: expected at most {MAX_BATCH_BYTES}");
-            return Err(Error::input(message).into());
-        }
-        Ok(())
+fn check(name: &str, sizes: &[u64]) -> Result<()> {
+    let largest = sizes.iter().copied().max().unwrap_or(0);
+    if largest > MAX_VALUE_BYTES {
+        return Err(Error::input(format!("{name} makes a value of {largest} bytes: expected at most {MAX_VALUE_BYTES}")).into());
     }
+    let together = sizes.iter().copied().fold(0, u64::saturating_add);
+    if together > MAX_BATCH_BYTES {
+        let rows = sizes.len();
+        let message = format!("{name} makes {together} bytes for {rows} rows at once: expected at most {MAX_BATCH_BYTES}");
+        return Err(Error::input(message).into());
+    }
+    Ok(())
 }
 
 /// What the result's size depends on.

@@ -8,10 +8,12 @@
 use std::sync::Arc;
 
 use arrow::array::{AsArray, StringArray};
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions::datetime;
-use datafusion::logical_expr::{ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+use datafusion::logical_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF};
+
+use super::wrapped::{FunctionCall, Wrapped};
 use types::{Error, Reason};
 
 /// The fields that are numbers, in capitals or in small letters: PostgreSQL's name, chrono's, and chrono's without
@@ -61,9 +63,9 @@ const EXPECTED: &str = "expected YYYY, YY, Q, MM, Mon, FMMonth, DD, DDD, Dy, FMD
 /// The only pattern of a difference of times. DataFusion ignores any other.
 const OF_DIFFERENCE: &str = "ISO8601";
 
-/// Returns the function, under the names that it has in DataFusion, for the sessions of queries.
+/// Returns the function for the sessions of queries.
 pub fn to_char() -> ScalarUDF {
-    ScalarUDF::from(ToChar { inner: datetime::to_char() })
+    ScalarUDF::from(Wrapped { inner: datetime::to_char(), call: ReadPattern })
 }
 
 /// Whether a function is `to_char`, of definitions or of queries.
@@ -168,44 +170,12 @@ fn read(pattern: &str, is_of_difference: bool) -> types::Result<String> {
     })
 }
 
-/// It forwards what DataFusion's function defines; the other methods of the trait have their defaults there too.
+/// A pattern is read before the call.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct ToChar {
-    inner: Arc<ScalarUDF>,
-}
+struct ReadPattern;
 
-impl ScalarUDFImpl for ToChar {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arguments)
-    }
-
-    /// A constant pattern that is not supported is an error also where no row is read.
-    fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        if let ([time, _], [_, Some(pattern)]) = (arguments.arg_fields, arguments.scalar_arguments)
-            && let Some(pattern) = pattern.try_as_str().flatten()
-        {
-            read(pattern, is_difference(time.data_type()))?;
-        }
-        self.inner.return_field_from_args(arguments)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
-    }
-
-    fn invoke_with_args(&self, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+impl FunctionCall for ReadPattern {
+    fn call(&self, inner: &ScalarUDF, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if let [time, patterns] = arguments.args.as_mut_slice() {
             let is_of_difference = is_difference(&time.data_type());
             match patterns {
@@ -217,7 +187,17 @@ impl ScalarUDFImpl for ToChar {
                 }
             }
         }
-        self.inner.invoke_with_args(arguments)
+        inner.invoke_with_args(arguments)
+    }
+
+    /// A constant pattern that is not supported is an error also where no row is read.
+    fn check(&self, arguments: &ReturnFieldArgs<'_>) -> Result<()> {
+        if let ([time, _], [_, Some(pattern)]) = (arguments.arg_fields, arguments.scalar_arguments)
+            && let Some(pattern) = pattern.try_as_str().flatten()
+        {
+            read(pattern, is_difference(time.data_type()))?;
+        }
+        Ok(())
     }
 }
 

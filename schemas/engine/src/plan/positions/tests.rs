@@ -1,21 +1,13 @@
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
-use definitions::{Definitions, parse};
 
 use super::keep_numbered_keys;
-use crate::functions::Functions;
-use crate::plan::{Planned, Planner};
+use crate::plan::{Planned, testing};
 
 const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT) WITH (event_time = 'ts', key = 'k')";
 
-/// Plans a view. What is refused is its place and its message.
 async fn planned(select: &str, is_strict: bool) -> Result<Planned, String> {
-    let view = parse::parse_view(&format!("CREATE VIEW v AS {select}")).unwrap();
-    let project = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![view.clone()], ..Definitions::default() };
-    let planner = Planner::new(&project, Functions::standard());
-    let planner = if is_strict { planner.strict() } else { planner };
-    let planned = planner.plan(&view).await;
-    planned.map_err(|found| found.0.iter().map(|one| format!("{} {}", one.column, one.message)).collect::<Vec<_>>().join("\n"))
+    testing::planned(STREAM, select, is_strict).await
 }
 
 #[tokio::test]

@@ -1,19 +1,11 @@
-use definitions::{Definitions, parse};
-
-use crate::functions::Functions;
-use crate::plan::{Planned, Planner};
+use crate::plan::{Planned, testing};
 
 const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL, k TEXT, x BIGINT, amount DECIMAL(18,2), price DOUBLE) \
     WITH (event_time = 'ts', key = 'k')";
 
 /// Plans a view over a union of `k` and `v`.
 async fn planned(union: &str, is_strict: bool) -> Result<Planned, String> {
-    let view = parse::parse_view(&format!("CREATE VIEW u AS SELECT k, max(v) AS v FROM ({union}) e GROUP BY k")).unwrap();
-    let project = Definitions { streams: vec![parse::parse_stream(STREAM).unwrap()], views: vec![view.clone()], ..Definitions::default() };
-    let planner = Planner::new(&project, Functions::standard());
-    let planner = if is_strict { planner.strict() } else { planner };
-    let planned = planner.plan(&view).await;
-    planned.map_err(|found| found.0.iter().map(|one| one.message.clone()).collect::<Vec<_>>().join("\n"))
+    testing::planned(STREAM, &format!("SELECT k, max(v) AS v FROM ({union}) e GROUP BY k"), is_strict).await
 }
 
 #[tokio::test]

@@ -1,0 +1,65 @@
+//! Functions of DataFusion that are called in another way.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::Result;
+use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
+use datafusion::logical_expr::{ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+
+/// How a function is called instead.
+pub(super) trait FunctionCall: Debug + PartialEq + Eq + Hash + Send + Sync + 'static {
+    fn call(&self, inner: &ScalarUDF, arguments: ScalarFunctionArgs) -> Result<ColumnarValue>;
+
+    /// Checks the arguments when a call is planned.
+    fn check(&self, _: &ReturnFieldArgs<'_>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A function under its name and aliases in DataFusion.
+///
+/// It forwards what the functions that are wrapped define; the other methods of the trait have their defaults there
+/// too.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct Wrapped<C> {
+    pub(super) inner: Arc<ScalarUDF>,
+    pub(super) call: C,
+}
+
+impl<C: FunctionCall> ScalarUDFImpl for Wrapped<C> {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        self.inner.return_type(arguments)
+    }
+
+    fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        self.call.check(&arguments)?;
+        self.inner.return_field_from_args(arguments)
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
+        self.inner.output_ordering(inputs)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        self.call.call(&self.inner, arguments)
+    }
+}
