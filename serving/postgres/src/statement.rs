@@ -219,7 +219,8 @@ fn command(words: &[Word], sql: &str) -> Result<Command, SqlProblem> {
             Err(write_refused("COPY FROM"))
         }
         "copy" => Ok(Command::Copy),
-        "prepare" | "execute" | "move" | "listen" | "commit" | "rollback" => {
+        "move" => Err(SqlProblem::new(NOT_SUPPORTED, "MOVE is not supported: expected FETCH, which reads the rows that are passed over")),
+        "prepare" | "execute" | "listen" | "commit" | "rollback" => {
             let found = keyword(0).to_uppercase();
             Err(SqlProblem::new(NOT_SUPPORTED, format!("{found} is not supported: expected SELECT, EXPLAIN, COPY .. TO STDOUT or SET"))
                 .with_hint("statements are prepared, and read in parts, by the driver: by the protocol's own messages"))
