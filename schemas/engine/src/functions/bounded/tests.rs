@@ -16,9 +16,9 @@ fn each_function_that_a_number_makes_large_is_bounded_under_all_its_names() {
     let session = planning_session(&Functions::standard()).unwrap();
     let names = ["repeat", "lpad", "rpad", "range", "generate_series", "array_repeat", "list_repeat", "array_resize", "list_resize"];
     for name in names {
-        assert!(session.udf(name).unwrap().inner().is::<Bounded>(), "{name}");
+        assert!(session.udf(name).unwrap().inner().is::<Wrapped<Growth>>(), "{name}");
     }
-    assert!(!session.udf("replace").unwrap().inner().is::<Bounded>());
+    assert!(!session.udf("replace").unwrap().inner().is::<Wrapped<Growth>>());
 }
 
 #[tokio::test]
