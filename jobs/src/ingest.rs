@@ -85,11 +85,20 @@ pub struct IngestOptions {
     pub patience: Duration,
     /// Append all records, also those that an earlier run appended.
     pub again: bool,
+    /// Streams that were removed and had the same topic: what they appended is in it.
+    pub removed: Vec<Arc<str>>,
 }
 
 impl Default for IngestOptions {
     fn default() -> Self {
-        Self { shape: Shape::default(), produce_invalid: false, batch_records: 5_000, patience: PATIENCE, again: false }
+        Self {
+            shape: Shape::default(),
+            produce_invalid: false,
+            batch_records: 5_000,
+            patience: PATIENCE,
+            again: false,
+            removed: Vec::new(),
+        }
     }
 }
 
@@ -155,7 +164,7 @@ pub async fn ingest(
     if format == Format::Csv && options.shape.numbers.is_none() {
         number_detection::refuse_other_formats(input, options.shape.delimiter, &stream).map_err(in_file)?;
     }
-    let taken = Taken::find(progress, &stream, (input, format), log, options.again).await.map_err(in_file)?;
+    let taken = Taken::find(progress, &stream, (input, format), log, options).await.map_err(in_file)?;
     let unlisted = match options.produce_invalid && taken.place.unlisted > 0 {
         true => {
             let records = input.open(format, options.shape, &stream).map_err(in_file)?;
@@ -184,6 +193,20 @@ pub async fn ingest(
     Ok(summary)
 }
 
+/// Refuses a file that a stream which was removed appended to the topic.
+async fn check_removed(progress: &dyn PositionStore, file: &Fingerprint, removed: &[Arc<str>], log: IngestedLog) -> Result<()> {
+    for stream in removed {
+        let place = file.load(progress, stream).await?;
+        if place.has_begun() && place.check_log(log).is_ok() {
+            let records = count_of(place.appended(), "record");
+            let message =
+                format!("the topic has {records} of this file already: the stream \"{stream}\", which was removed, appended them");
+            return Err(Error::conflict(message).with("help", "`--again` appends all records of the file once more"));
+        }
+    }
+    Ok(())
+}
+
 /// The position in a file, and where it is saved. Standard input has no name and its position is not saved.
 struct Taken<'a> {
     progress: &'a dyn PositionStore,
@@ -198,7 +221,7 @@ impl<'a> Taken<'a> {
         stream: &StreamDefinition,
         (input, format): (&Input, Format),
         log: &dyn Log,
-        again: bool,
+        options: &IngestOptions,
     ) -> Result<Self> {
         let fingerprint = match input {
             Input::File(path) => Some(Fingerprint::compute(path, format)?),
@@ -206,11 +229,14 @@ impl<'a> Taken<'a> {
         };
         let mut taken = Self { progress, stream: stream.name.clone(), fingerprint, place: FilePosition::default() };
         if let Some(fingerprint) = &taken.fingerprint {
-            if !again {
+            if !options.again {
                 taken.place = fingerprint.load(progress, &taken.stream).await?;
             }
             let log = IngestedLog::ask(log, &stream.topic).await?;
             taken.place.check_log(log)?;
+            if !options.again && !taken.place.has_begun() {
+                check_removed(progress, fingerprint, &options.removed, log).await?;
+            }
             taken.place.log = Some(log);
             fingerprint.begin(progress, &taken.stream, &taken.place).await?;
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use batch::{Batch, RunMode, RunRequest, RunTime};
-use catalog::{Catalog, CatalogState, CompactionRules, DefinitionKind, RunRecord};
+use catalog::{Catalog, CatalogState, CompactionRules, DefinitionKind, DefinitionRecord, RunRecord};
 use committed::log_check::{check_topic, moved_to};
 use definitions::settings::{ClockKind, LimitSettings, LogSettings, Settings};
 use definitions::{Definitions, StreamDefinition, parse};
@@ -336,7 +336,8 @@ impl Installation {
     /// Appends a file's records to a stream's log; a repeat continues where the last run ended.
     ///
     /// Errors: beside those of [`ingest::ingest`], `Unavailable` for a log that the speed layer would not read, and
-    /// `Conflict` if the stream began anew in another topic meanwhile.
+    /// `Conflict` if the stream began anew in another topic meanwhile, and if a stream that was removed has appended
+    /// the file to the same topic.
     pub async fn ingest(
         &self,
         stream: &str,
@@ -348,7 +349,9 @@ impl Installation {
         self.check_log(&definition).await?;
         self.log.create_topic(&definition.topic, self.settings.log.partitions).await?;
         let remembered = CatalogProgress { catalog: self.catalog.clone() };
-        let summary = ingest::ingest(&*self.log, &remembered, definition.clone(), input, options, on_progress).await?;
+        let removed = removed_of_topic(&*self.catalog.state().await?, &definition.topic);
+        let options = ingest::IngestOptions { removed, ..options.clone() };
+        let summary = ingest::ingest(&*self.log, &remembered, definition.clone(), input, &options, on_progress).await?;
         match moved_to(&self.catalog, None, &definition).await? {
             Some(topic) => Err(Error::conflict("the stream was defined anew while the file was appended to the topic before")
                 .with("stream", stream)
@@ -443,6 +446,12 @@ impl std::fmt::Debug for Installation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Installation").field("settings", &self.settings).field("worker", &self.worker).finish_non_exhaustive()
     }
+}
+
+/// The streams that were removed and had this topic.
+fn removed_of_topic(state: &CatalogState, topic: &str) -> Vec<Arc<str>> {
+    let had_topic = |stream: &&DefinitionRecord| parse::parse_stream(&stream.sql).is_ok_and(|stream| *stream.topic == *topic);
+    state.dropped(DefinitionKind::Stream).filter(had_topic).map(|stream| stream.name.clone()).collect()
 }
 
 /// Stores positions in files in the catalog.

@@ -244,7 +244,8 @@ pub(super) fn order(kind: DefinitionKind) -> DefinitionKindOrder {
 }
 
 /// What to do where records of the stream are committed.
-const FINAL: &str = "define a stream with a new name and a new topic, and views over it, and leave this one unchanged";
+const FINAL: &str =
+    "define a stream with another name, and views over it: with another topic, or with this one once this stream is removed";
 /// What to do where an alert is in the way.
 const HELD: &str = "drop the alert with `apply --prune` in an apply of its own, before this change, and define it again afterwards";
 

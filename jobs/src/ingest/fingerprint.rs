@@ -84,7 +84,7 @@ impl IngestedLog {
 
 impl FilePosition {
     /// Whether an earlier run read a record, or appended one.
-    fn has_begun(&self) -> bool {
+    pub(super) fn has_begun(&self) -> bool {
         self.done > 0 || !self.ahead.is_empty()
     }
 
@@ -92,9 +92,14 @@ impl FilePosition {
     pub(super) fn check_log(&self, found: IngestedLog) -> Result<()> {
         let differs = self.log.filter(|_| self.has_begun()).and_then(|then| then.differs_from(found));
         let Some(differs) = differs else { return Ok(()) };
-        let records = count_of(self.done - self.left_out_count() + self.ahead.len() as i64, "record");
+        let records = count_of(self.appended(), "record");
         let message = format!("an earlier run appended {records} of this file, and {differs}");
         Err(Error::conflict(message).with("help", "`--again` appends all records of the file once more"))
+    }
+
+    /// How many records of the file are in the log.
+    pub(super) fn appended(&self) -> i64 {
+        self.done - self.left_out_count() + self.ahead.len() as i64
     }
 
     /// How many of the records read are not in the log.

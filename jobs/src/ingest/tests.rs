@@ -749,3 +749,23 @@ async fn a_log_that_lost_what_an_earlier_run_appended_is_refused_and_again_appen
     bench.options.again = false;
     assert_eq!(run(&bench).await.unwrap(), (0, 10));
 }
+
+#[tokio::test]
+async fn a_file_that_a_removed_stream_appended_to_the_topic_is_refused_unless_it_is_to_be_sent_again() {
+    let in_topic = PAYMENTS.replace("WITH (", "WITH (topic = 'in', ");
+    let mut bench = Bench::new(&in_topic);
+    let path = bench.write("p.jsonl", payments(0..10));
+    bench.ingest(&path).await.unwrap();
+    bench.stream = Arc::new(parse_stream(&in_topic.replace("STREAM payments", "STREAM paid")).unwrap());
+    bench.options.removed = vec!["another".into(), "payments".into()];
+    let refused = bench.ingest(&path).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    assert!(refused.to_string().contains("the topic has 10 records of this file already: the stream \"payments\""), "{refused}");
+    let other = bench.write("q.jsonl", payments(10..12));
+    assert_eq!(bench.ingest(&other).await.unwrap().records, 2);
+    assert_eq!(bench.log.records().len(), 12);
+    bench.options.again = true;
+    assert_eq!(bench.ingest(&path).await.unwrap().records, 10);
+    bench.options.again = false;
+    assert_eq!(bench.ingest(&path).await.unwrap().skipped, 10, "it is known by this stream now");
+}

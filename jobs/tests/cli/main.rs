@@ -465,6 +465,21 @@ fn a_changed_view_is_switched_to_by_its_first_run_and_a_breaking_change_is_refus
 }
 
 #[test]
+fn a_stream_that_takes_over_a_topic_does_not_get_its_files_twice() {
+    let project = Project::with_orders();
+    assert_success(&project.run(&["apply"]));
+    assert_success(&project.run(&["ingest", "orders", "../orders.csv"]));
+    let (stream, view) = (project.path().join("streams/orders.sql"), project.path().join("views/orders_by_customer.sql"));
+    let sql = std::fs::read_to_string(&stream).unwrap();
+    [&stream, &view].into_iter().for_each(|file| std::fs::remove_file(file).unwrap());
+    assert_success(&project.run(&["apply", "--prune"]));
+    std::fs::write(stream.with_file_name("sales.sql"), sql.replace("STREAM orders", "STREAM sales")).unwrap();
+    assert_success(&project.run(&["apply"]));
+    assert_fails(&project.run(&["ingest", "sales", "../orders.csv"]), 1, "the topic has 60 records of this file already");
+    assert_success(&project.run(&["ingest", "sales", "../orders.csv", "--again"]));
+}
+
+#[test]
 fn versions_of_a_view_are_listed_compared_switched_and_dropped() {
     let project = Project::with_orders();
     let view = |args: &[&str]| project.run(&[&["view"], args].concat());
