@@ -11,8 +11,10 @@ use types::failures::Failures;
 use types::{Error, ErrorKind, Result};
 
 use crate::basis::{Basis, gaps_before};
+use crate::bucket_count::bucket_count;
 use crate::bucket_partitioner::ShuffleContext;
 use crate::decide::RunInputs;
+use crate::draft::Draft;
 use crate::join::CopiedTier;
 use crate::layer::{Batch, RunContext};
 use crate::memory::PeakPool;
@@ -39,6 +41,8 @@ pub(crate) struct Attempt<'a> {
     /// The manifest of the published snapshot, if there is one that can be read.
     pub(crate) before: Option<Manifest>,
     pub(crate) inputs: RunInputs,
+    /// Of a recomputation in slices: what it saved, to be deleted once the snapshot is published.
+    pub(crate) draft: Option<Draft>,
     pub(crate) pool: Arc<PeakPool>,
     pub(crate) session: SessionContext,
 }
@@ -61,7 +65,17 @@ impl<'a> Attempt<'a> {
         let strategy = basis.strategy(&view, request.mode);
         context.note_strategy(strategy);
         let run = RunRecord { strategy: Some(strategy), ..run };
-        Ok((Attempt { batch, state, run, view, before, inputs, pool, session }, basis))
+        Ok((Attempt { batch, state, run, view, before, inputs, draft: None, pool, session }, basis))
+    }
+
+    /// The archived events that a recomputation reads, and perhaps others in the same files.
+    pub(crate) fn archived_events(&self) -> i64 {
+        self.inputs.archive(self.state, &self.view).iter().map(|file| file.rows).sum()
+    }
+
+    /// The number of buckets of a recomputation.
+    pub(crate) fn bucket_count(&self) -> u32 {
+        bucket_count(self.archived_events(), self.batch.settings.events_per_bucket)
     }
 
     /// What states are partitioned with into this many buckets.

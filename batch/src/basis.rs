@@ -71,12 +71,16 @@ pub(crate) fn is_stream(view: &LiveView) -> bool {
 
 /// Why nothing can be added to a snapshot: its states are not what the archive gives, or not known to be.
 fn not_added_to(state: &CatalogState, view: &LiveView, before: &Manifest, t: Micros) -> Option<&'static str> {
+    let has_lost_file = || before.state_files().any(|file| is_lost(state, &file.path));
+    why_other_states(state, view, before, t).or_else(|| has_lost_file().then_some("a file of the snapshot is damaged"))
+}
+
+/// Why the states that a manifest names are not what the archive gives, as far as the manifest tells.
+pub(crate) fn why_other_states(state: &CatalogState, view: &LiveView, before: &Manifest, t: Micros) -> Option<&'static str> {
     if before.stamp != view.plan.stamp || !has_levels_of(before, view) {
         Some("the snapshot's states are of another format")
     } else if lacks_tiles(before, view, t) {
         Some("the snapshot was made for a later time")
-    } else if before.state_files().any(|file| is_lost(state, &file.path)) {
-        Some("a file of the snapshot is damaged")
     } else if gaps_before(state, view, &before.cut) > before.gaps {
         Some("events that the snapshot may hold were given up")
     } else {

@@ -64,6 +64,13 @@ impl RunInputs {
         Ok(RunInputs { cut, t, floors: view.plan.floors(t), edges_from: view.plan.edges_from(t), max_event_time })
     }
 
+    /// Prunes as of another time.
+    pub(crate) fn begin_at(&mut self, view: &LiveView, t: Micros) {
+        self.t = t;
+        self.floors = view.plan.floors(t);
+        self.edges_from = view.plan.edges_from(t);
+    }
+
     /// The archive's files that hold what a recomputation reads.
     pub(crate) fn archive(&self, state: &CatalogState, view: &LiveView) -> Vec<FileRecord> {
         let bounds = ArchiveBounds { cut: Some(&self.cut), oldest: view.plan.oldest_kept(self.t), newest: None };

@@ -16,6 +16,7 @@ use crate::decide::{RunInputs, RunTime, version_to_run};
 use crate::layer::{Batch, RunContext};
 use crate::one_tier::{AllStates, write_one_tier};
 use crate::segments::{States, StatesFrom, at_levels, states_bytes, states_of};
+use crate::write::Rows;
 
 impl Batch {
     /// Returns, per partition, the first offset that a replay of a view reads.
@@ -65,7 +66,8 @@ pub(crate) async fn from_checkpoints(attempt: &Attempt<'_>, from: StatesFrom, co
     let states = states_of(attempt, &checkpoints, from, bucket_count, prepare, context).await?;
     let bytes_read = states_bytes(attempt, &checkpoints);
     let States { buckets, failures, expired } = states;
-    write_one_tier(attempt, AllStates { buckets, events, bytes_read, failures, expired: Some(expired) }, context).await
+    let states = AllStates { buckets, rows: Rows::OfEvents, events, bytes_read, failures, expired: Some(expired) };
+    write_one_tier(attempt, states, context).await
 }
 
 /// The checkpoints up to the cut that may hold events which still count. Of a linked view all: those of its events that

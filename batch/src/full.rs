@@ -1,59 +1,110 @@
 //! A full run: recomputes the snapshot from the archive up to the cut, for a linked view with its join.
+//!
+//! ```text
+//! little history:   archive ---------------> states --sort, roll up--> one tier
+//! much history:     slice of the archive --> states --sort, roll up--> tier --\
+//!                   slice of the archive --> states --sort, roll up--> tier ----merge--> one tier
+//! ```
+//!
+//! After each slice the tiers so far are saved as a draft, so that a run which is killed loses the slice at hand.
 
 use definitions::StreamDefinition;
 use engine::events::plan_schema;
 use engine::states::FailureSink;
+use storage::Tier;
 use types::Result;
-use types::files::FileRecord;
+use types::tiles::EdgesFrom;
 
 use crate::attempt::{Attempt, NewSnapshot};
-use crate::bucket_count::bucket_count;
-use crate::bucket_partitioner::BucketRows;
+use crate::draft::Draft;
 use crate::layer::RunContext;
 use crate::one_tier::{AllStates, write_one_tier};
-use crate::progress::EventsRead;
 use crate::recompute::{files_of, recompute, scan_archive};
 use crate::shared_scan::ArchiveRead;
+use crate::slices::{Slice, Slices};
+use crate::tiers::tier_rows;
+use crate::write::Rows;
 
 /// Returns the recomputed snapshot.
-pub(crate) async fn recomputed(attempt: &Attempt<'_>, context: &RunContext<'_>) -> Result<NewSnapshot> {
-    let files = attempt.inputs.archive(attempt.state, &attempt.view);
-    let events = files.iter().map(|file| file.rows).sum();
-    let buckets = bucket_count(events, attempt.batch.settings.events_per_bucket);
-    let failures = FailureSink::default();
-    let states = AllStates {
-        buckets: recompute_states(attempt, &files, buckets, (&failures, context.events_read)).await?,
-        events,
-        bytes_read: files.iter().map(|file| file.bytes).sum(),
-        failures: failures.take(),
-        expired: None,
+pub(crate) async fn recomputed(attempt: &mut Attempt<'_>, context: &RunContext<'_>) -> Result<NewSnapshot> {
+    let saved = Draft::resume(attempt, context).await?;
+    let slices = Slices::new(attempt.state, &attempt.view, &attempt.inputs, attempt.batch.settings.events_per_slice);
+    let states = match (saved, slices.only()) {
+        (None, Some(only)) => states_of_slice(attempt, &only, context).await?,
+        (saved, _) => {
+            let draft = saved.unwrap_or_else(|| Draft::begin(attempt, context));
+            let (draft, states) = states_in_slices(attempt, &slices, draft, context).await?;
+            attempt.draft = Some(draft);
+            states
+        }
     };
     write_one_tier(attempt, states, context).await
 }
 
-/// Recomputes the states from these files, partitioned into buckets, unsorted.
-async fn recompute_states(
+/// Recomputes slice after slice, saves each, and gathers the states of all.
+async fn states_in_slices(
     attempt: &Attempt<'_>,
-    files: &[FileRecord],
-    buckets: u32,
-    sinks: (&FailureSink, &EventsRead),
-) -> Result<Vec<BucketRows>> {
-    let (storage, threads, cut) = (&attempt.batch.storage, attempt.batch.settings.thread_count(), &attempt.inputs.cut);
+    slices: &Slices<'_>,
+    mut draft: Draft,
+    context: &RunContext<'_>,
+) -> Result<(Draft, AllStates)> {
+    let mut read = 0;
+    let mut next = slices.after(draft.cut(), draft.next_slice());
+    while let Some(slice) = next {
+        let states = states_of_slice(attempt, &slice, context).await?;
+        let bucket_count = states.buckets.len() as u32;
+        let rows = Rows::OfSlice { number: slice.number };
+        let written = attempt.writer(rows).write(states.buckets, None, context.progress).await?;
+        let tier = Tier { bucket_count, files: written.buckets, pruned_at: Some(attempt.inputs.t) };
+        draft.save(attempt, &slice, (tier, &states.failures), context).await?;
+        read += states.bytes_read;
+        next = slices.after(draft.cut(), draft.next_slice());
+    }
+    attempt.batch.shared_scan.leave();
+    let tiers: Vec<&Tier> = draft.tiers().iter().collect();
+    let buckets = attempt.bucket_count();
+    // What is too old was left out by its events.
+    let merged = tier_rows(attempt, &tiers, EdgesFrom::default(), buckets).await;
+    let (buckets, _) = merged.inspect_err(|error| draft.note_if_damaged(error, context))?;
+    let states = AllStates {
+        buckets,
+        rows: Rows::OfTiers,
+        events: attempt.archived_events(),
+        bytes_read: read + tiers.iter().map(|tier| tier.bytes()).sum::<i64>(),
+        failures: draft.failures().clone(),
+        expired: None,
+    };
+    Ok((draft, states))
+}
+
+/// Recomputes the states of a slice, partitioned into buckets, unsorted.
+async fn states_of_slice(attempt: &Attempt<'_>, slice: &Slice, context: &RunContext<'_>) -> Result<AllStates> {
+    let (storage, threads) = (&attempt.batch.storage, attempt.batch.settings.thread_count());
     let source = |stream: &StreamDefinition, columns: &[usize]| {
         let reads = ArchiveRead {
             storage,
             stream: &stream.name,
-            files: files_of(files, stream),
+            files: files_of(&slice.files, stream),
             schema: plan_schema(stream),
             columns,
-            cut: cut.clone(),
+            slice,
             threads,
             context: attempt.session.task_ctx(),
         };
         match attempt.batch.shared_scan.join(reads)? {
             Some(rows) => Ok(rows),
-            None => scan_archive(storage, stream, columns, (files, cut), threads),
+            None => scan_archive(storage, stream, columns, (&slice.files, &slice.ranges(&stream.name)), threads),
         }
     };
-    recompute(&attempt.shuffle(buckets), &attempt.session, &source, sinks).await
+    let failures = FailureSink::default();
+    let shuffle = attempt.shuffle(attempt.bucket_count());
+    let buckets = recompute(&shuffle, &attempt.session, &source, (&failures, context.events_read)).await?;
+    Ok(AllStates {
+        buckets,
+        rows: Rows::OfEvents,
+        events: slice.files.iter().map(|file| file.rows).sum(),
+        bytes_read: slice.files.iter().map(|file| file.bytes).sum(),
+        failures: failures.take(),
+        expired: None,
+    })
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use catalog::Catalog;
+use catalog::{Catalog, RunDraft, RunRecord};
 use engine::functions::Functions;
 use storage::ObjectStorage;
 use types::Strategy;
@@ -80,9 +80,14 @@ pub struct RunSettings {
     /// A snapshot has one bucket for about this many events, at most 256 buckets: [`EVENTS_PER_BUCKET`] outside of
     /// tests.
     pub events_per_bucket: u64,
+    /// A recomputation reads the archive in slices of about this many events, and saves what it has after each:
+    /// [`EVENTS_PER_SLICE`] outside of tests.
+    pub events_per_slice: u64,
 }
 
 pub const EVENTS_PER_BUCKET: u64 = 500_000;
+/// What a run computes in about a minute.
+pub const EVENTS_PER_SLICE: u64 = 32_000_000;
 pub const REPORT_EVERY: Duration = Duration::from_secs(5);
 
 impl RunSettings {
@@ -104,6 +109,8 @@ pub(crate) struct RunContext<'a> {
     pub(crate) made: AtomicBool,
     /// How the run makes its snapshot, once that is decided.
     pub(crate) strategy: Mutex<Option<Strategy>>,
+    /// What it has saved.
+    pub(crate) draft: Mutex<Option<RunDraft>>,
 }
 
 impl RunContext<'_> {
@@ -112,7 +119,17 @@ impl RunContext<'_> {
         *self.strategy.lock().unwrap_or_else(PoisonError::into_inner) = Some(strategy);
     }
 
-    pub(crate) fn strategy(&self) -> Option<Strategy> {
-        *self.strategy.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn note_draft(&self, draft: Option<RunDraft>) {
+        *self.draft.lock().unwrap_or_else(PoisonError::into_inner) = draft;
+    }
+
+    /// The run's record, with what it has read and saved so far.
+    pub(crate) fn so_far(&self, run: &RunRecord) -> RunRecord {
+        RunRecord {
+            events_read: self.events_read.count(),
+            strategy: *self.strategy.lock().unwrap_or_else(PoisonError::into_inner),
+            draft: self.draft.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            ..run.clone()
+        }
     }
 }

@@ -16,6 +16,7 @@ use crate::write::Rows;
 /// All states up to the cut, not sorted yet.
 pub(crate) struct AllStates {
     pub(crate) buckets: Vec<BucketRows>,
+    pub(crate) rows: Rows,
     pub(crate) events: i64,
     pub(crate) bytes_read: i64,
     pub(crate) failures: Failures,
@@ -29,7 +30,7 @@ pub(crate) async fn write_one_tier(attempt: &Attempt<'_>, states: AllStates, con
     let bucket_count = states.buckets.len() as u32;
     // For a linked view: a second copy of its edges, to be walked.
     let local = local_edges(attempt);
-    let mut written = attempt.writer(Rows::OfEvents).write(states.buckets, local.as_ref(), context.progress).await?;
+    let mut written = attempt.writer(states.rows).write(states.buckets, local.as_ref(), context.progress).await?;
     info!(view = %attempt.view.name, run = %attempt.run.id, rows = written.rows, "the states are written");
     let base = Tier { bucket_count, files: std::mem::take(&mut written.buckets), pruned_at: Some(attempt.inputs.t) };
     let (mut carried_over, mut copies) = (Vec::new(), Vec::new());

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::physical_plan::ExecutionPlan;
 
-/// The archive's scan of a run, and what it reads otherwise.
+/// The archive's scan of a run at the moment, and what it read otherwise.
 #[derive(Default)]
 pub(crate) struct EventsRead {
     scan: Mutex<Option<Arc<dyn ExecutionPlan>>>,
@@ -15,7 +15,9 @@ pub(crate) struct EventsRead {
 impl EventsRead {
     /// Counts what the scans of this plan read from now on.
     pub(crate) fn watch(&self, plan: Arc<dyn ExecutionPlan>) {
-        *self.scan.lock().unwrap_or_else(PoisonError::into_inner) = Some(plan);
+        let mut scan = self.scan.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = scan.replace(plan).map_or(0, |before| rows_read(&*before));
+        self.add(read);
     }
 
     /// Counts events that were not read by a scan.
@@ -24,8 +26,8 @@ impl EventsRead {
     }
 
     pub(crate) fn count(&self) -> i64 {
-        let plan = self.scan.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let scanned = plan.map_or(0, |plan| rows_read(&*plan));
+        let scan = self.scan.lock().unwrap_or_else(PoisonError::into_inner);
+        let scanned = scan.as_ref().map_or(0, |plan| rows_read(&**plan));
         (scanned + self.others.load(Ordering::Relaxed)) as i64
     }
 }

@@ -12,7 +12,6 @@ use futures::TryStreamExt;
 use storage::{ObjectStorage, OffsetRanges, archive_plan};
 use tokio::task::JoinSet;
 use types::files::FileRecord;
-use types::vector::Vector;
 use types::{Error, Result};
 
 use crate::bucket_partitioner::{BucketPartitioner, BucketRows, ShuffleContext};
@@ -95,17 +94,16 @@ where
     }
 }
 
-/// Scans these columns of a stream's archived events up to the cut.
+/// Scans these columns of a stream's archived events within the ranges.
 pub(crate) fn scan_archive(
     storage: &ObjectStorage,
     stream: &StreamDefinition,
     columns: &[usize],
-    (files, cut): (&[FileRecord], &Vector),
+    (files, ranges): (&[FileRecord], &OffsetRanges),
     threads: usize,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let files = files_of(files, stream);
-    let ranges = OffsetRanges { stream: stream.name.clone(), from: Vector::new(), to: cut.clone() };
-    archive_plan(storage, &files, plan_schema(stream), &ranges, Some(columns), threads)
+    archive_plan(storage, &files, plan_schema(stream), ranges, Some(columns), threads)
 }
 
 pub(crate) fn files_of(files: &[FileRecord], stream: &StreamDefinition) -> Vec<FileRecord> {

@@ -63,6 +63,7 @@ impl Batch {
                 resident: &Resident::default(),
                 made: AtomicBool::default(),
                 strategy: Mutex::default(),
+                draft: Mutex::default(),
             },
             given_up,
         ))
@@ -133,8 +134,8 @@ impl Batch {
         Ok((state, run))
     }
 
-    /// Records how many events the run has read, and by which strategy, until it is dropped. The record of a run that
-    /// ended stays as it is.
+    /// Records how many events the run has read, by which strategy, and what it has saved, until it is dropped. The record
+    /// of a run that ended stays as it is.
     async fn report_progress(&self, run: &RunRecord, context: &RunContext<'_>) -> Infallible {
         let mut reported = 0;
         loop {
@@ -146,7 +147,7 @@ impl Batch {
             let commit = Commit {
                 id: Uuid::now_v7(),
                 expect: vec![context.lease.expect((context.clock)()), Expect::Running { run: run.id }],
-                add: vec![Add::Run(RunRecord { events_read, strategy: context.strategy(), ..run.clone() })],
+                add: vec![Add::Run(context.so_far(run))],
                 ..Commit::default()
             };
             match self.catalog.commit_with_retry(commit).await {
@@ -179,7 +180,7 @@ impl Batch {
         report_damage(&self.catalog, &self.storage, state, std::slice::from_ref(error), finder).await;
         metrics::counter!("basestream_batch_runs_total", "view" => run.view.to_string(), "outcome" => "failed").increment(1);
         warn!(view = %run.view, run = %run.id, %error, "the run failed; the current snapshot stays in use");
-        let run = RunRecord { events_read: context.events_read.count(), peak_resident_bytes: context.resident.peak_bytes(), ..run };
+        let run = RunRecord { peak_resident_bytes: context.resident.peak_bytes(), ..context.so_far(&run) };
         let commit = failure_commit(Uuid::now_v7(), run.clone(), &self.worker, error.to_string(), (context.clock)());
         if let Err(error) = self.catalog.commit_with_retry(commit).await {
             warn!(run = %run.id, %error, "the failure of a run was not recorded");

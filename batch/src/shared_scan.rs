@@ -6,14 +6,14 @@
 //! files that some of them read --scan--^          +--> columns and rows of another --Partial--> its states
 //! ```
 //!
-//! The result of a run does not depend on this: it reads the files that it would read alone, and their rows up to its
-//! own cut. The scan begins once each of the runs has joined or left it (a run leaves if it failed or reads no
-//! archive), and continues without runs that end. The slowest run sets the pace, because only a few batches are queued
-//! for each.
+//! The result of a run does not depend on this: it reads the files that it would read alone, and their rows within its
+//! own vectors. Runs that read the archive in slices share a scan of each slice. A scan begins once each of the runs has
+//! joined or left (a run leaves if it failed, reads no archive, or has read its last slice), and continues without runs
+//! that end. The slowest run sets the pace, because only a few batches are queued for each.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatch;
@@ -31,8 +31,9 @@ use futures::{StreamExt, stream};
 use storage::{ObjectStorage, OffsetRanges, archive_plan, only_rows_of};
 use tokio::sync::mpsc;
 use types::files::FileRecord;
-use types::vector::Vector;
 use types::{Error, Result};
+
+use crate::slices::Slice;
 
 /// This many batches wait for each partition of each run.
 const WAITING: usize = 2;
@@ -45,10 +46,14 @@ pub(crate) struct SharedScan(Option<Arc<Membership>>);
 /// Left when it is dropped.
 struct Membership {
     gathering: Arc<Gathering>,
-    is_settled: AtomicBool,
+    /// The slice that it joined last; [`NO_SLICE`] before the first.
+    joined: AtomicI64,
+    has_left: AtomicBool,
 }
 
-/// The runs that share a scan, until it begins.
+const NO_SLICE: i64 = -1;
+
+/// The runs that share scans.
 struct Gathering {
     stream: Arc<str>,
     members: Mutex<Members>,
@@ -57,9 +62,10 @@ struct Gathering {
 }
 
 struct Members {
-    /// How many have neither joined nor left.
-    undecided: usize,
-    joined: Vec<Member>,
+    /// How many have not left.
+    active: usize,
+    /// Those whose next slice is not scanned yet.
+    waiting: Vec<(u32, Member)>,
 }
 
 /// What a run reads of the stream's archive.
@@ -70,7 +76,7 @@ pub(crate) struct ArchiveRead<'a> {
     /// The stream's, of which the run reads these columns; its partition and offset are among them.
     pub(crate) schema: SchemaRef,
     pub(crate) columns: &'a [usize],
-    pub(crate) cut: Vector,
+    pub(crate) slice: &'a Slice,
     pub(crate) threads: usize,
     pub(crate) context: Arc<TaskContext>,
 }
@@ -81,18 +87,18 @@ struct Member {
     files: Vec<FileRecord>,
     schema: SchemaRef,
     columns: Vec<usize>,
-    cut: Vector,
+    ranges: OffsetRanges,
     context: Arc<TaskContext>,
     /// One for each partition. `None` is its end: without it the scan ended early.
     sinks: Vec<mpsc::Sender<Result<Option<RecordBatch>>>>,
 }
 
 impl SharedScan {
-    /// Places for this many runs, in one scan of a stream's archive. A runtime is around.
+    /// Places for this many runs, in scans of a stream's archive. A runtime is around.
     pub(crate) fn for_runs(stream: &Arc<str>, runs: usize) -> Vec<SharedScan> {
-        let members = Mutex::new(Members { undecided: runs, joined: Vec::new() });
+        let members = Mutex::new(Members { active: runs, waiting: Vec::new() });
         let gathering = Arc::new(Gathering { stream: stream.clone(), members, runtime: tokio::runtime::Handle::current() });
-        let place = || Membership { gathering: gathering.clone(), is_settled: AtomicBool::new(false) };
+        let place = || Membership { gathering: gathering.clone(), joined: AtomicI64::new(NO_SLICE), has_left: AtomicBool::new(false) };
         (0..runs).map(|_| SharedScan(Some(Arc::new(place())))).collect()
     }
 
@@ -103,42 +109,48 @@ impl SharedScan {
         }
     }
 
-    /// Takes the run's place, and returns the rows that it reads, in one partition for each thread. `None` if it has no
-    /// place in a scan of this stream, as it is: then it has left.
+    /// Joins the scan of a slice, and returns the rows that the run reads, in one partition for each thread. `None` if it
+    /// has no place in scans of this stream, as it is: then it has left. `None`, too, for a second scan of the same
+    /// slice.
     pub(crate) fn join(&self, reads: ArchiveRead<'_>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(place) = &self.0 else { return Ok(None) };
         let schema = Arc::new(reads.schema.project(reads.columns)?);
-        if place.is_settled.swap(true, Ordering::SeqCst) {
+        let number = i64::from(reads.slice.number);
+        if place.has_left.load(Ordering::SeqCst) || place.joined.swap(number, Ordering::SeqCst) == number {
             return Ok(None);
         }
         let gathering = &place.gathering;
         let mut members = gathering.lock();
-        let fits = reads.stream == &*gathering.stream && members.joined.first().is_none_or(|first| first.schema == reads.schema);
-        if !fits {
-            gathering.settle(&mut members);
+        let has_schema = |(_, other): &(u32, Member)| other.schema == reads.schema;
+        if reads.stream != &*gathering.stream || !members.waiting.first().is_none_or(has_schema) {
+            drop(members);
+            place.leave();
             return Ok(None);
         }
         let (sinks, sources): (Vec<_>, Vec<_>) = (0..reads.threads).map(|_| mpsc::channel(WAITING)).unzip();
-        let ranges = OffsetRanges { stream: gathering.stream.clone(), from: Vector::new(), to: reads.cut.clone() };
+        let ranges = reads.slice.ranges(&gathering.stream);
         let rows = only_rows_of(&ranges, Arc::new(SharedScanExec::new(schema, sources)));
-        members.joined.push(Member {
+        let member = Member {
             storage: reads.storage.clone(),
             files: reads.files,
             schema: reads.schema,
             columns: reads.columns.to_vec(),
-            cut: reads.cut,
+            ranges,
             context: reads.context,
             sinks,
-        });
-        gathering.settle(&mut members);
+        };
+        members.waiting.push((reads.slice.number, member));
+        gathering.begin_if_all_wait(&mut members);
         rows.map(Some)
     }
 }
 
 impl Membership {
     fn leave(&self) {
-        if !self.is_settled.swap(true, Ordering::SeqCst) {
-            self.gathering.settle(&mut self.gathering.lock());
+        if !self.has_left.swap(true, Ordering::SeqCst) {
+            let mut members = self.gathering.lock();
+            members.active = members.active.saturating_sub(1);
+            self.gathering.begin_if_all_wait(&mut members);
         }
     }
 }
@@ -150,13 +162,15 @@ impl Drop for Membership {
 }
 
 impl Gathering {
-    /// One more has decided; after the last of them the scan begins.
-    fn settle(&self, members: &mut Members) {
-        members.undecided = members.undecided.saturating_sub(1);
-        if members.undecided > 0 {
+    /// Begins a scan if all runs that have not left wait for one: for those that are at the first slice.
+    fn begin_if_all_wait(&self, members: &mut Members) {
+        let Some(first) = members.waiting.iter().map(|(slice, _)| *slice).min().filter(|_| members.waiting.len() >= members.active) else {
             return;
-        }
-        let joined = Arc::new(std::mem::take(&mut members.joined));
+        };
+        let (joined, later) = std::mem::take(&mut members.waiting).into_iter().partition(|(slice, _)| *slice == first);
+        members.waiting = later;
+        let joined: Vec<(u32, Member)> = joined;
+        let joined = Arc::new(joined.into_iter().map(|(_, member)| member).collect::<Vec<_>>());
         let partitions = joined.iter().map(|member| member.sinks.len()).max().unwrap_or_default();
         let parts = match parts(&joined, &self.stream, partitions) {
             Ok(parts) => Arc::new(parts),
@@ -197,12 +211,7 @@ fn parts(members: &[Member], stream: &Arc<str>, partitions: usize) -> Result<Vec
         let mut columns: Vec<usize> = readers.iter().flat_map(|reader| members[*reader].columns.iter().copied()).collect();
         columns.sort_unstable();
         columns.dedup();
-        let mut to = Vector::new();
-        for (partition, offset) in readers.iter().flat_map(|reader| members[*reader].cut.iter()) {
-            let latest = to.get(partition).max(offset);
-            to.set(partition.clone(), latest);
-        }
-        let ranges = OffsetRanges { stream: stream.clone(), from: Vector::new(), to };
+        let ranges = OffsetRanges::around(stream.clone(), readers.iter().map(|reader| &members[*reader].ranges));
         let plan = archive_plan(&first.storage, &files, first.schema.clone(), &ranges, Some(&columns), partitions)?;
         let place = |column: &usize| columns.binary_search(column).map_err(|_| Error::internal("a column is not scanned"));
         let of_reader =

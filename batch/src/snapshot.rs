@@ -56,7 +56,7 @@ pub(crate) async fn make_snapshot(
             info!(view = %attempt.view.name, run = %attempt.run.id, why, "the run recomputes from the archive");
             attempt.run.strategy = Some(Strategy::Full);
             context.note_strategy(Strategy::Full);
-            let recomputed = recomputed(&attempt, context).await?;
+            let recomputed = recomputed(&mut attempt, context).await?;
             context.made.store(true, Ordering::Relaxed);
             comparison = compare_recomputed(&attempt, request, &recomputed.manifest, context).await;
             recomputed
@@ -67,6 +67,9 @@ pub(crate) async fn make_snapshot(
     run.peak_memory_bytes = attempt.pool.peak_bytes() as i64;
     run.peak_resident_bytes = context.resident.peak_bytes();
     let published = Box::pin(publish(batch, &attempt.view, run, manifest, files, context)).await?;
+    if let Some(draft) = &attempt.draft {
+        draft.delete(batch).await;
+    }
     if !copies.is_empty() {
         batch.copies.keep(attempt.view.view_version(), copies);
     }

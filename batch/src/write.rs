@@ -24,6 +24,8 @@ use crate::sort_memory::SortMemory;
 pub(crate) enum Rows {
     /// States of events, each at one level: the coarser ones are rolled up from them.
     OfEvents,
+    /// Likewise, of a slice of the archive.
+    OfSlice { number: u32 },
     /// Rows of tiers, at all levels.
     OfTiers,
 }
@@ -32,7 +34,7 @@ impl Rows {
     /// The order in which they are merged.
     fn order(self) -> RowOrder {
         match self {
-            Rows::OfEvents => RowOrder::ByTile,
+            Rows::OfEvents | Rows::OfSlice { .. } => RowOrder::ByTile,
             Rows::OfTiers => RowOrder::ByLevel,
         }
     }
@@ -145,7 +147,7 @@ impl SnapshotWriter {
     /// Merges the rows, at all levels. `None` if the floors leave no row.
     fn finished(&self, sorted: &StateRows) -> Result<Option<StateRows>> {
         let rolled_up = match self.rows {
-            Rows::OfEvents => rollup(&self.plan, sorted, &self.floors)?,
+            Rows::OfEvents | Rows::OfSlice { .. } => rollup(&self.plan, sorted, &self.floors)?,
             Rows::OfTiers => merge_rolled_up(&self.plan, sorted, &self.floors)?,
         };
         Ok((!rolled_up.is_empty()).then_some(rolled_up))
@@ -157,6 +159,7 @@ impl SnapshotWriter {
         let (view, version, run) = (self.plan.view.clone(), self.version, self.run);
         let name = match self.rows {
             Rows::OfEvents => ObjectName::Bucket { view, version, run, bucket },
+            Rows::OfSlice { number } => ObjectName::SliceBucket { view, version, run, slice: number, bucket },
             Rows::OfTiers => ObjectName::Merged { view, version, run, bucket },
         };
         let writer = BucketWriter::begin(&self.storage, name, bucket, schema, metadata).await?;

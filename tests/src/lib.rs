@@ -262,6 +262,8 @@ impl Harness {
             lease: Duration::from_secs(30),
             report_every: batch::REPORT_EVERY,
             events_per_bucket,
+            // Most histories of tests are recomputed in several slices.
+            events_per_slice: 16,
         };
         let (catalog, storage, functions) = (self.catalog.clone(), self.storage.clone(), self.functions.clone());
         batch::Batch::new(catalog, storage, self.replay_log(), functions, settings, "harness").with_copies(self.copies.clone())

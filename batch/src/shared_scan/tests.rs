@@ -9,7 +9,7 @@ use futures::TryStreamExt;
 use proptest::prelude::*;
 use storage::write_archive;
 use types::columns::{EVENT_TIME, OFFSET, PARTITION, SOURCE};
-use types::vector::{Offset, PartitionId};
+use types::vector::{Offset, PartitionId, Vector};
 use uuid::Uuid;
 
 use super::*;
@@ -79,10 +79,14 @@ impl Run {
     fn files(&self, all: &[FileRecord]) -> Vec<FileRecord> {
         all.iter().zip(&self.files).filter(|(_, wanted)| **wanted).map(|(file, _)| file.clone()).collect()
     }
+}
 
-    fn cut(&self) -> Vector {
-        [(PartitionId::new("s", 0), Offset(self.cut))].into_iter().collect()
-    }
+fn slice_up_to(cut: i64) -> Slice {
+    Slice { number: 0, from: Vector::new(), to: at(cut), files: Vec::new() }
+}
+
+fn at(offset: i64) -> Vector {
+    [(PartitionId::new("s", 0), Offset(offset))].into_iter().collect()
 }
 
 /// The rows of a plan as sorted lines.
@@ -117,14 +121,14 @@ async fn made_together(runs: Vec<Run>) -> usize {
     let each = runs.into_iter().zip(places).map(|(run, place)| {
         let (storage, session, schema, definition, files) = (&storage, &session, &schema, &definition, run.files(&files));
         async move {
-            let columns = run.columns(schema);
+            let (columns, slice) = (run.columns(schema), slice_up_to(run.cut));
             let reads = ArchiveRead {
                 storage,
                 stream: "s",
                 files: files.clone(),
                 schema: schema.clone(),
                 columns: &columns,
-                cut: run.cut(),
+                slice: &slice,
                 threads: THREADS,
                 context: session.task_ctx(),
             };
@@ -142,7 +146,7 @@ async fn made_together(runs: Vec<Run>) -> usize {
             }
             let rows = place.join(reads).unwrap().unwrap();
             let found = lines(rows, session).await.unwrap();
-            let alone = scan_archive(storage, definition, &columns, (&files, &run.cut()), THREADS).unwrap();
+            let alone = scan_archive(storage, definition, &columns, (&files, &slice.ranges(&definition.name)), THREADS).unwrap();
             assert_eq!(found, lines(alone, session).await.unwrap(), "{run:?}");
             found.len()
         }
@@ -190,6 +194,7 @@ async fn one_that_reads_another_stream_reads_alone_and_nobody_waits_for_it() {
     let (session, schema) = (SessionContext::new(), plan_schema(&stream_definition()));
     storage.register(&session.runtime_env());
     let columns: Vec<usize> = (0..schema.fields().len()).filter(|at| schema.field(*at).name() != SOURCE).collect();
+    let slice = slice_up_to(ROWS);
     let [one, other]: [SharedScan; 2] = SharedScan::for_runs(&"s".into(), 2).try_into().ok().unwrap();
     let reads = |stream| ArchiveRead {
         storage: &storage,
@@ -197,7 +202,7 @@ async fn one_that_reads_another_stream_reads_alone_and_nobody_waits_for_it() {
         files: files.clone(),
         schema: schema.clone(),
         columns: &columns,
-        cut: [(PartitionId::new("s", 0), Offset(ROWS))].into_iter().collect(),
+        slice: &slice,
         threads: THREADS,
         context: session.task_ctx(),
     };
@@ -215,6 +220,7 @@ async fn a_scan_that_fails_fails_each_run_and_names_the_file() {
     storage.register(&session.runtime_env());
     storage.delete(&files[1].path).await.unwrap();
     let columns: Vec<usize> = (0..schema.fields().len()).filter(|at| schema.field(*at).name() != SOURCE).collect();
+    let slice = slice_up_to(2 * ROWS);
     let places = SharedScan::for_runs(&"s".into(), 2);
     let reading = places.iter().map(|place| {
         let reads = ArchiveRead {
@@ -223,7 +229,7 @@ async fn a_scan_that_fails_fails_each_run_and_names_the_file() {
             files: files.clone(),
             schema: schema.clone(),
             columns: &columns,
-            cut: [(PartitionId::new("s", 0), Offset(2 * ROWS))].into_iter().collect(),
+            slice: &slice,
             threads: THREADS,
             context: session.task_ctx(),
         };

@@ -22,6 +22,7 @@ fn record(started_at: Option<Micros>, ended_at: Option<Micros>, status: RunStatu
         tiers: 0,
         peak_resident_bytes: 0,
         comparison: None,
+        draft: None,
         error: None,
     }
 }

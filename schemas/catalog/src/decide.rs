@@ -4,6 +4,7 @@ mod archive;
 mod checkpoint;
 mod collect;
 mod compact;
+mod drafts;
 mod orphans;
 mod publish;
 mod reads;
@@ -16,6 +17,7 @@ pub use checkpoint::{checkpoint_commit, ledger_difference};
 pub(crate) use collect::GRACE;
 pub use collect::{CollectionPlan, Retention, collectable};
 pub use compact::{CompactionRules, compacted, compaction_commit, compactions};
+pub use drafts::draft_to_resume;
 pub use orphans::{ORPHAN_AGE, ended_without_snapshot, orphans, orphans_commit};
 pub(crate) use publish::cut_conflict;
 pub use publish::{

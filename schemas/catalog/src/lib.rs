@@ -11,16 +11,16 @@ pub use commit::{Add, Advance, Commit, Expect, Remove};
 pub use decide::{
     ArchiveBounds, CollectionPlan, CompactionRules, DEAD_LETTER_REPLAYS, ORPHAN_AGE, RedecodedFile, RedecodedStream, Retention,
     SnapshotFiles, StreamsRead, abandoned, add_redecoded, archive_file_of, archive_files, checkpoint_commit, checkpoints_after,
-    collectable, compacted, compaction_commit, compactions, drop_versions, dropped_commit, ended_without_snapshot, expired_versions,
-    failure_commit, give_up_commit, ledger_difference, orphans, orphans_commit, pin_of_replay, pins_of_runs, publish_commit,
-    replace_commit, run_lease, serve_version, skipped_commit, version_before, versions_commit,
+    collectable, compacted, compaction_commit, compactions, draft_to_resume, drop_versions, dropped_commit, ended_without_snapshot,
+    expired_versions, failure_commit, give_up_commit, ledger_difference, orphans, orphans_commit, pin_of_replay, pins_of_runs,
+    publish_commit, replace_commit, run_lease, serve_version, skipped_commit, version_before, versions_commit,
 };
 pub use records::{
     AlertProgress, AlertRunner, AlertTransition, AlertVersion, CheckpointRange, CheckpointRecord, CommittedTransition, Comparison,
     DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord, IngestRecord, LeaseRecord, LiveVersion, NewLease,
     NewWorker, OpenAlert, OpenAlertCount, OpenAlertName, OpenKey, ParameterRecord, PartitionRecord, PauseRecord, ReplayedDeadLetters,
-    Revision, Role, RunRecord, RunStatus, ScramKeys, SinkClaim, SinkRange, SinkSwitch, SnapshotRecord, StateDifference, TokenLimits,
-    TokenRecord, TransitionPlace, TransitionsAfter, WorkerRecord,
+    Revision, Role, RunDraft, RunRecord, RunStatus, ScramKeys, SinkClaim, SinkRange, SinkSwitch, SnapshotRecord, StateDifference,
+    TokenLimits, TokenRecord, TransitionPlace, TransitionsAfter, WorkerRecord,
 };
 pub use sql::Catalog;
 pub use state::{CatalogState, Checkpoints, DefinitionVersions, Files};

@@ -27,7 +27,7 @@ use crate::verified::VerifiedReader;
 use types::columns::{EVENT_TIME, OFFSET, PARTITION, TIMESTAMP, VALUE};
 use types::files::{EventTimeBounds, FileRecord, ObjectName};
 use types::tiles::Micros;
-use types::vector::{Offset, Vector};
+use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, Result};
 
 const DECODED_BY: &str = "definition_version";
@@ -207,6 +207,21 @@ struct PartitionRange {
 }
 
 impl OffsetRanges {
+    /// Returns the ranges that hold all of these: in each partition from the least offset to the greatest.
+    pub fn around<'r>(stream: Arc<str>, ranges: impl Iterator<Item = &'r OffsetRanges> + Clone) -> OffsetRanges {
+        let mut around = OffsetRanges { stream, from: Vector::new(), to: Vector::new() };
+        for (id, end) in ranges.clone().flat_map(|ranges| ranges.to.iter()) {
+            let last = around.to.get(id).max(end);
+            around.to.set(id.clone(), last);
+        }
+        let ends: Vec<PartitionId> = around.to.iter().map(|(id, _)| id.clone()).collect();
+        for id in ends {
+            let first = ranges.clone().map(|ranges| ranges.from.get(&id)).min().unwrap_or_default();
+            around.from.set(id, first);
+        }
+        around
+    }
+
     /// Returns the partitions that have rows.
     fn partitions(&self) -> impl Iterator<Item = PartitionRange> {
         let of_stream = self.to.iter().filter(move |(id, _)| id.stream == self.stream);

@@ -27,8 +27,8 @@ pub use dead_letters::{DeadLettersUpload, dead_letter_schema, dead_letters_decid
 pub use parquet_file::{ROW_GROUP_BYTES, field_id};
 pub use scan::{BatchStream, read_file_as, scan_files};
 pub use snapshot::{
-    BucketFile, BucketWriter, ESTIMATED, JOIN_FORMAT, LeftOut, MANIFEST_FORMAT, Manifest, MaterialisedJoin, Tier, read_bucket,
-    read_manifest, write_manifest,
+    BucketFile, BucketWriter, ESTIMATED, JOIN_FORMAT, LeftOut, MANIFEST_FORMAT, Manifest, MaterialisedJoin, Tier, read_bucket, read_draft,
+    read_manifest, write_draft, write_manifest,
 };
 pub use states_object::{Section, SegmentRange, StatesObject, write_states_object};
 pub use store::ObjectStorage;

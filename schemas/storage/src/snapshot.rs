@@ -22,8 +22,7 @@ use crate::scan::{BatchStream, read_file};
 use crate::store::ObjectStorage;
 use types::columns::TILE;
 use types::failures::Failures;
-use types::files::FileRecord;
-use types::files::ObjectName;
+use types::files::{FileRecord, ObjectName, StoredObject};
 use types::tiles::EdgesFrom;
 use types::tiles::{Floors, Micros};
 use types::vector::Vector;
@@ -152,6 +151,21 @@ pub async fn write_manifest(storage: &ObjectStorage, manifest: &Manifest) -> Res
 pub async fn read_manifest(storage: &ObjectStorage, file: &FileRecord) -> Result<Manifest> {
     let content = storage.get_checked(&file.path, file.bytes, file.checksum).await?;
     Manifest::parse(&content).map_err(|error| error.with("file", &file.path))
+}
+
+/// Stores the manifest of what a run has of its snapshot after a slice. Durable when it returns; the result is its path
+/// and what it is recognised by.
+pub async fn write_draft(storage: &ObjectStorage, manifest: &Manifest, slice: u32) -> Result<(String, StoredObject)> {
+    manifest.check()?;
+    let name = ObjectName::Draft { view: manifest.view.clone(), version: manifest.version, run: manifest.run, slice };
+    let stored = storage.put_new(&name, serde_json::to_vec(manifest)?.into()).await?;
+    Ok((name.to_string(), stored))
+}
+
+/// Reads it again.
+pub async fn read_draft(storage: &ObjectStorage, path: &str, stored: StoredObject) -> Result<Manifest> {
+    let content = storage.get_checked(path, stored.bytes, stored.checksum).await?;
+    Manifest::parse(&content).map_err(|error| error.with("file", path))
 }
 
 /// Reads the rows of a bucket, checked, in the order in which they were written.

@@ -21,6 +21,7 @@ mod run_memory;
 mod scheduling;
 mod sinks;
 mod site;
+mod slices;
 mod small_disk;
 mod speed_memory;
 mod supernode;

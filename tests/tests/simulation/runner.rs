@@ -85,6 +85,7 @@ async fn recorded(held: &mut HeldLease<'_>, (view, version): (&str, u32)) -> Res
         tiers: 0,
         peak_resident_bytes: 0,
         comparison: None,
+        draft: None,
         error: None,
     };
     ctx.step("begins a run").await;

@@ -52,6 +52,7 @@ fn run(status: RunStatus, started_at: Micros, attempt: u32) -> RunRecord {
         tiers: 0,
         peak_resident_bytes: 0,
         comparison: None,
+        draft: None,
         error: None,
     }
 }

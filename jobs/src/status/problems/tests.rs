@@ -111,6 +111,7 @@ fn run(status: RunStatus, attempt: u32) -> RunRecord {
         tiers: 0,
         peak_resident_bytes: 0,
         comparison: None,
+        draft: None,
         error: (status == RunStatus::Failed).then(|| "the memory limit was reached".into()),
     }
 }

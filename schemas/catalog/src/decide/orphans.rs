@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::drafts::{TAKEN_UP_WITHIN, is_of_draft};
 use crate::{CatalogState, Commit, Remove, RunRecord, RunStatus};
 use types::files::{ObjectName, made_at};
 use types::tiles::Micros;
 
 /// How long a file may wait for the commit that names it; no worker works this long on one checkpoint.
 pub const ORPHAN_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+const _: () = assert!(TAKEN_UP_WITHIN.as_secs() < ORPHAN_AGE.as_secs());
 
 /// Returns the commit that gives up on files made more than [`ORPHAN_AGE`] before `now`; `None` if the state already
 /// does.
@@ -40,6 +42,7 @@ pub fn orphans<'n>(state: &CatalogState, listed: &'n [ObjectName]) -> Vec<&'n Ob
     let named: HashSet<&str> = state.files.iter().map(|file| file.path.as_str()).collect();
     let runs: HashMap<Uuid, RunStatus> = state.runs.iter().map(|run| (run.id, run.status)).collect();
     let is_given_up = |name: &ObjectName| match name.run() {
+        _ if is_of_draft(state, name) => false,
         // A run publishes under its lease, and only while it runs.
         Some(run) => match runs.get(&run) {
             Some(RunStatus::Requested | RunStatus::Running) => false,

@@ -69,6 +69,7 @@ fn run(number: u128, status: RunStatus, cut: &str) -> RunRecord {
         tiers: 0,
         peak_resident_bytes: 0,
         comparison: None,
+        draft: None,
         error: Some("of an earlier attempt".into()),
     }
 }

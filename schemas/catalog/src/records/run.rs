@@ -56,7 +56,25 @@ pub struct RunRecord {
     /// What a recomputation found when it was compared with the snapshot before.
     #[serde(default)]
     pub comparison: Option<Comparison>,
+    /// What a recomputation has saved so far.
+    #[serde(default)]
+    pub draft: Option<RunDraft>,
     pub error: Option<String>,
+}
+
+/// The states of a part of the archive, which a recomputation has stored: if it is killed or fails, the next one goes
+/// on from there. Its manifest is no snapshot's: nothing reads it but a run of the same view version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunDraft {
+    /// The path of its manifest.
+    pub path: String,
+    pub bytes: i64,
+    /// CRC-32 of the manifest.
+    pub checksum: u32,
+    /// How many archived events it holds.
+    pub events: i64,
+    /// How many of these an earlier run had read.
+    pub resumed: i64,
 }
 
 /// A recomputation from the archive, or a replay, compared with the states that incremental runs had kept up to the
@@ -121,6 +139,7 @@ impl RunRecord {
             tiers: 0,
             peak_resident_bytes: 0,
             comparison: None,
+            draft: None,
             error: None,
         }
     }

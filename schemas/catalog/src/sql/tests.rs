@@ -195,6 +195,7 @@ fn run(view: &str) -> RunRecord {
         tiers: 0,
         peak_resident_bytes: 0,
         comparison: None,
+        draft: None,
         error: None,
     }
 }

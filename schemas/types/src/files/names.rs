@@ -27,7 +27,7 @@ pub enum ObjectName {
     RebuiltDeadLetters { stream: Arc<str>, checkpoint: Uuid, rebuild: Uuid },
     /// `states/<checkpoint>/<rebuild>.states`: recomputed from the archive to replace a damaged object.
     RebuiltStates { checkpoint: Uuid, rebuild: Uuid },
-    /// `snapshots/<view>/<version>/<run>/<bucket>.parquet`, the bucket with at least five digits.
+    /// `snapshots/<view>/<version>/<run>/<bucket>.parquet`, the bucket (and a slice) with at least five digits.
     Bucket { view: Arc<str>, version: u32, run: Uuid, bucket: u32 },
     /// `snapshots/<view>/<version>/<run>/merged/<bucket>.parquet`: earlier tiers of a snapshot, merged by the run.
     Merged { view: Arc<str>, version: u32, run: Uuid, bucket: u32 },
@@ -35,6 +35,11 @@ pub enum ObjectName {
     Joined { view: Arc<str>, version: u32, run: Uuid, bucket: u32 },
     /// `snapshots/<view>/<version>/<run>/manifest.json`
     Manifest { view: Arc<str>, version: u32, run: Uuid },
+    /// `snapshots/<view>/<version>/<run>/slices/<slice>/<bucket>.parquet`: states of a part of the archive, for the
+    /// snapshot that is made of all parts. No snapshot names them.
+    SliceBucket { view: Arc<str>, version: u32, run: Uuid, slice: u32, bucket: u32 },
+    /// `snapshots/<view>/<version>/<run>/slices/<slice>/draft.json`: the manifest of all slices up to this one.
+    Draft { view: Arc<str>, version: u32, run: Uuid, slice: u32 },
 }
 
 impl ObjectName {
@@ -43,8 +48,10 @@ impl ObjectName {
             ObjectName::Archive { .. } | ObjectName::RebuiltArchive { .. } => FileKind::Archive,
             ObjectName::DeadLetters { .. } | ObjectName::RebuiltDeadLetters { .. } => FileKind::DeadLetters,
             ObjectName::States { .. } | ObjectName::RebuiltStates { .. } => FileKind::States,
-            ObjectName::Bucket { .. } | ObjectName::Merged { .. } | ObjectName::Joined { .. } => FileKind::Snapshot,
-            ObjectName::Manifest { .. } => FileKind::Manifest,
+            ObjectName::Bucket { .. } | ObjectName::Merged { .. } | ObjectName::Joined { .. } | ObjectName::SliceBucket { .. } => {
+                FileKind::Snapshot
+            }
+            ObjectName::Manifest { .. } | ObjectName::Draft { .. } => FileKind::Manifest,
         }
     }
 
@@ -56,7 +63,7 @@ impl ObjectName {
             | ObjectName::RebuiltDeadLetters { checkpoint, .. }
             | ObjectName::States { checkpoint }
             | ObjectName::RebuiltStates { checkpoint, .. } => Some(*checkpoint),
-            ObjectName::Bucket { .. } | ObjectName::Merged { .. } | ObjectName::Joined { .. } | ObjectName::Manifest { .. } => None,
+            _ => None,
         }
     }
 
@@ -65,7 +72,9 @@ impl ObjectName {
             ObjectName::Bucket { run, .. }
             | ObjectName::Merged { run, .. }
             | ObjectName::Joined { run, .. }
-            | ObjectName::Manifest { run, .. } => Some(*run),
+            | ObjectName::Manifest { run, .. }
+            | ObjectName::SliceBucket { run, .. }
+            | ObjectName::Draft { run, .. } => Some(*run),
             _ => None,
         }
     }
@@ -80,7 +89,7 @@ impl ObjectName {
             ObjectName::RebuiltArchive { rebuild, .. }
             | ObjectName::RebuiltDeadLetters { rebuild, .. }
             | ObjectName::RebuiltStates { rebuild, .. } => made_at(*rebuild),
-            ObjectName::Bucket { .. } | ObjectName::Merged { .. } | ObjectName::Joined { .. } | ObjectName::Manifest { .. } => None,
+            _ => None,
         }
     }
 
@@ -92,7 +101,9 @@ impl ObjectName {
             ObjectName::Bucket { view, .. }
             | ObjectName::Merged { view, .. }
             | ObjectName::Joined { view, .. }
-            | ObjectName::Manifest { view, .. } => Some(view),
+            | ObjectName::Manifest { view, .. }
+            | ObjectName::SliceBucket { view, .. }
+            | ObjectName::Draft { view, .. } => Some(view),
             ObjectName::States { .. } | ObjectName::RebuiltStates { .. } => None,
         }
     }
@@ -149,6 +160,12 @@ impl fmt::Display for ObjectName {
                 write!(f, "snapshots/{}/{version}/{run}/joined/{bucket:05}.parquet", Escaped(view))
             }
             ObjectName::Manifest { view, version, run } => write!(f, "snapshots/{}/{version}/{run}/manifest.json", Escaped(view)),
+            ObjectName::SliceBucket { view, version, run, slice, bucket } => {
+                write!(f, "snapshots/{}/{version}/{run}/slices/{slice:05}/{bucket:05}.parquet", Escaped(view))
+            }
+            ObjectName::Draft { view, version, run, slice } => {
+                write!(f, "snapshots/{}/{version}/{run}/slices/{slice:05}/draft.json", Escaped(view))
+            }
         }
     }
 }
@@ -199,6 +216,17 @@ fn parse(text: &str) -> Option<ObjectName> {
                 "merged" => Some(ObjectName::Merged { view, version, run, bucket }),
                 "joined" => Some(ObjectName::Joined { view, version, run, bucket }),
                 _ => None,
+            }
+        }
+        ["snapshots", view, version, run, "slices", slice, file] => {
+            let (view, version, run) = (unescape(view)?, version.parse().ok()?, Uuid::try_parse(run).ok()?);
+            let slice = slice.parse().ok()?;
+            match *file {
+                "draft.json" => Some(ObjectName::Draft { view, version, run, slice }),
+                file => {
+                    let bucket = file.strip_suffix(".parquet")?.parse().ok()?;
+                    Some(ObjectName::SliceBucket { view, version, run, slice, bucket })
+                }
             }
         }
         _ => None,

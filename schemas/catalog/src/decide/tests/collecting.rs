@@ -325,6 +325,48 @@ fn files_that_no_transaction_can_name_any_more_are_orphans() {
 }
 
 #[test]
+fn a_draft_is_kept_while_a_recomputation_may_go_on_with_it() {
+    let hour = 60 * 60 * 1_000_000;
+    let slice = |run: u128| ObjectName::SliceBucket { view: "v".into(), version: 1, run: id(run), slice: 0, bucket: 0 };
+    let bucket = ObjectName::Bucket { view: "v".into(), version: 1, run: id(1), bucket: 0 };
+    let listed = [slice(1), bucket.clone(), ObjectName::SliceBucket { view: "w".into(), version: 1, run: id(1), slice: 0, bucket: 0 }];
+    let draft = RunDraft { path: "draft".into(), bytes: 1, checksum: 2, events: 3, resumed: 0 };
+    let recomputing = |number, status, draft: Option<&RunDraft>| RunRecord {
+        strategy: Some(types::Strategy::Full),
+        ended_at: Some(NOW - hour),
+        draft: draft.cloned(),
+        ..run(number, status, "s/0:1")
+    };
+    let failed = recomputing(1, RunStatus::Failed, Some(&draft));
+    let undecided = RunRecord { strategy: None, draft: None, ..recomputing(2, RunStatus::Failed, None) };
+    let added = RunRecord { strategy: Some(types::Strategy::Incremental), ..recomputing(2, RunStatus::Succeeded, None) };
+    // The runs after the failed one, newest first; whether the next goes on with what it had saved, and what it keeps.
+    let cases = [
+        (vec![], true),
+        (vec![undecided], true),
+        (vec![added], true),
+        (vec![RunRecord { ended_at: None, ..recomputing(2, RunStatus::Running, Some(&draft)) }], true),
+        (vec![recomputing(2, RunStatus::Failed, None)], false),
+        (vec![recomputing(2, RunStatus::Succeeded, Some(&draft))], false),
+        (vec![recomputing(2, RunStatus::Dropped, Some(&draft))], false),
+    ];
+    for (later, is_kept) in cases {
+        let runs: Vec<RunRecord> = later.into_iter().chain([failed.clone()]).collect();
+        let state = CatalogState { runs, orphaned_before: NOW - 24 * hour, ..CatalogState::default() };
+        assert_eq!(draft_to_resume(&state, "v", 1, NOW), is_kept.then_some(&draft), "{:?}", state.runs);
+        assert_eq!(draft_to_resume(&state, "v", 2, NOW), None);
+        let given_up = orphans(&state, &listed);
+        assert_eq!(given_up.contains(&&listed[0]), !is_kept, "{:?}", state.runs);
+        assert!(given_up.contains(&&bucket) && given_up.contains(&&listed[2]), "what no draft has is given up");
+        // It is taken up for 23 hours, and kept for 24.
+        assert_eq!(draft_to_resume(&state, "v", 1, NOW + 22 * hour).filter(|_| state.runs[0].ended_at.is_some()), None);
+        let later = CatalogState { orphaned_before: NOW, ..state };
+        let is_running = later.runs[0].ended_at.is_none();
+        assert_eq!(orphans(&later, &listed).contains(&&listed[0]), !(is_kept && is_running));
+    }
+}
+
+#[test]
 fn what_runs_left_is_looked_for_a_minute_after_they_ended_without_a_snapshot() {
     let minute = 60_000_000;
     let ended = |number, status, at| RunRecord { ended_at: Some(at), ..run(number, status, "s/0:1") };

@@ -482,6 +482,7 @@ fn run_of(view: &str) -> RunRecord {
         tiers: 0,
         peak_resident_bytes: 0,
         comparison: None,
+        draft: None,
         error: None,
     }
 }

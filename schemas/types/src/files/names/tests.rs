@@ -31,6 +31,14 @@ fn any_name() -> impl Strategy<Value = ObjectName> {
             bucket
         }),
         (word(), any::<u32>(), id()).prop_map(|(view, version, run)| ObjectName::Manifest { view, version, run }),
+        (word(), any::<u32>(), id(), any::<[u32; 2]>()).prop_map(|(view, version, run, [slice, bucket])| ObjectName::SliceBucket {
+            view,
+            version,
+            run,
+            slice,
+            bucket
+        }),
+        (word(), any::<u32>(), id(), any::<u32>()).prop_map(|(view, version, run, slice)| ObjectName::Draft { view, version, run, slice }),
     ]
 }
 

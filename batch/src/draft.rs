@@ -1,0 +1,186 @@
+//! What a recomputation in slices has saved: written after each slice, taken up by the next run if this one is killed or
+//! fails, and deleted once the snapshot is published. The finished snapshot has none of its files.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use catalog::{Add, Commit, Expect, RunDraft, draft_to_resume};
+use storage::{Manifest, ObjectStorage, Tier, read_draft, write_draft};
+use tracing::{info, warn};
+use types::failures::Failures;
+use types::files::{ObjectName, StoredObject, folder_of_run};
+use types::tiles::Micros;
+use types::vector::Vector;
+use types::{Error, ErrorKind, Result, failpoint};
+use uuid::Uuid;
+
+use crate::attempt::Attempt;
+use crate::basis::{gaps_before, why_other_states};
+use crate::layer::{Batch, RunContext};
+use crate::slices::Slice;
+
+/// The states of the first slices, each a tier.
+pub(crate) struct Draft {
+    /// Up to the end of the last slice. Its base is empty: the slices are deltas.
+    manifest: Manifest,
+    /// The number of the next slice.
+    next: u32,
+    /// How many events an earlier run had read.
+    resumed: i64,
+}
+
+impl Draft {
+    /// A draft without a slice.
+    pub(crate) fn begin(attempt: &Attempt<'_>, context: &RunContext<'_>) -> Draft {
+        let base = Tier { pruned_at: Some(attempt.inputs.t), ..Tier::default() };
+        let manifest = Manifest { cut: Vector::new(), base, ..attempt.empty_manifest((context.clock)()) };
+        Draft { manifest, next: 0, resumed: 0 }
+    }
+
+    /// What the last recomputation saved, if this run can go on with it. A linked view's run then goes on as of the time
+    /// at which that one began, as if it had only taken longer: links are left out by the events of all slices alike.
+    ///
+    /// Errors: `Unavailable` if the storage does not answer: to begin again would cost much, and the next attempt
+    /// little.
+    pub(crate) async fn resume(attempt: &mut Attempt<'_>, context: &RunContext<'_>) -> Result<Option<Draft>> {
+        let (view, state) = (&attempt.view, attempt.state);
+        let Some(saved) = draft_to_resume(state, &view.name, view.version, (context.clock)()) else { return Ok(None) };
+        let (draft, begun_at) = match read(&attempt.batch.storage, saved).await {
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
+            Err(error) => {
+                warn!(view = %view.name, %error, "what an earlier run had saved cannot be used; the run begins anew");
+                return Ok(None);
+            }
+        };
+        if let Some(why) = why_unusable(attempt, &draft.manifest, begun_at) {
+            info!(view = %view.name, run = %attempt.run.id, why, "what an earlier run had saved is not used");
+            return Ok(None);
+        }
+        info!(view = %view.name, run = %attempt.run.id, events = saved.events, "the run goes on where an earlier one ended");
+        context.events_read.add(usize::try_from(saved.events).unwrap_or_default());
+        context.note_draft(Some(RunDraft { resumed: saved.events, ..saved.clone() }));
+        if view.plan.links().is_some() {
+            attempt.inputs.begin_at(&attempt.view, begun_at);
+        }
+        let manifest = Manifest { run: attempt.run.id, ..draft.manifest };
+        Ok(Some(Draft { manifest, ..draft }))
+    }
+
+    pub(crate) fn next_slice(&self) -> u32 {
+        self.next
+    }
+
+    /// Up to where its slices reach.
+    pub(crate) fn cut(&self) -> &Vector {
+        &self.manifest.cut
+    }
+
+    pub(crate) fn tiers(&self) -> &[Tier] {
+        &self.manifest.deltas
+    }
+
+    pub(crate) fn failures(&self) -> &Failures {
+        &self.manifest.failures
+    }
+
+    /// Adds a slice, and saves all so far.
+    pub(crate) async fn save(
+        &mut self,
+        attempt: &Attempt<'_>,
+        slice: &Slice,
+        (tier, failures): (Tier, &Failures),
+        context: &RunContext<'_>,
+    ) -> Result<()> {
+        self.manifest.cut = slice.to.clone();
+        self.manifest.gaps = gaps_before(attempt.state, &attempt.view, &slice.to);
+        self.manifest.deltas.extend(Some(tier).filter(|tier| !tier.files.is_empty()));
+        self.manifest.format = Manifest::format_of(&self.manifest.edges_from, &self.manifest.deltas);
+        self.manifest.rows = self.manifest.deltas.iter().map(Tier::rows).sum();
+        self.manifest.failures.extend(failures);
+        self.manifest.events = context.events_read.count();
+        self.next = slice.number + 1;
+        let (path, StoredObject { bytes, checksum }) = write_draft(&attempt.batch.storage, &self.manifest, slice.number).await?;
+        let saved = RunDraft { path, bytes, checksum, events: self.manifest.events, resumed: self.resumed };
+        context.note_draft(Some(saved));
+        let commit = Commit {
+            id: Uuid::now_v7(),
+            expect: vec![context.lease.expect((context.clock)()), Expect::Running { run: attempt.run.id }],
+            add: vec![Add::Run(context.so_far(&attempt.run))],
+            ..Commit::default()
+        };
+        attempt.batch.catalog.commit_with_retry(commit).await?;
+        failpoint::hit("run.slice")
+    }
+
+    /// A draft that cannot be read is not taken up again.
+    pub(crate) fn note_if_damaged(&self, error: &Error, context: &RunContext<'_>) {
+        if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) {
+            context.note_draft(None);
+        }
+    }
+
+    /// Deletes its files: those of this run, and of earlier ones that it went on with. What cannot be deleted now, the
+    /// collector finds later.
+    pub(crate) async fn delete(&self, batch: &Batch) {
+        let names = self.manifest.state_files().filter_map(|file| file.path.parse().ok());
+        let runs: BTreeSet<Uuid> = names.filter_map(|name: ObjectName| name.run()).chain([self.manifest.run]).collect();
+        for run in runs {
+            if let Err(error) = self.delete_of(batch, run).await {
+                warn!(view = %self.manifest.view, %run, %error, "the slices of a run were not deleted; the collector deletes them");
+            }
+        }
+    }
+
+    async fn delete_of(&self, batch: &Batch, run: Uuid) -> Result<()> {
+        let listed = batch.storage.list(&folder_of_run(&self.manifest.view, self.manifest.version, run)).await?;
+        for object in listed {
+            if let Ok(ObjectName::SliceBucket { .. } | ObjectName::Draft { .. }) = object.path.parse() {
+                batch.storage.delete(&object.path).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a draft, and sees that its files are there. The second result is the time as of which it was begun.
+async fn read(storage: &ObjectStorage, saved: &RunDraft) -> Result<(Draft, Micros)> {
+    let stored = StoredObject { bytes: saved.bytes, checksum: saved.checksum };
+    let manifest = read_draft(storage, &saved.path, stored).await?;
+    let wrong = |what: &str| Error::corrupt(what.to_owned()).with("file", &saved.path);
+    let Ok(ObjectName::Draft { slice, .. }) = saved.path.parse() else { return Err(wrong("a draft has another object's name")) };
+    let begun_at = manifest.base.pruned_at.ok_or_else(|| wrong("a draft does not say when it was begun"))?;
+    check_files(storage, &manifest).await?;
+    Ok((Draft { manifest, next: slice + 1, resumed: saved.events }, begun_at))
+}
+
+async fn check_files(storage: &ObjectStorage, manifest: &Manifest) -> Result<()> {
+    let named: BTreeMap<&str, i64> = manifest.state_files().map(|file| (&*file.path, file.bytes)).collect();
+    let runs = named.keys().filter_map(|path| path.parse::<ObjectName>().ok()?.run());
+    let mut found = BTreeMap::new();
+    for run in runs.collect::<BTreeSet<Uuid>>() {
+        let listed = storage.list(&folder_of_run(&manifest.view, manifest.version, run)).await?;
+        found.extend(listed.into_iter().map(|object| (object.path, object.bytes as i64)));
+    }
+    match named.into_iter().find(|(path, bytes)| found.get(*path) != Some(bytes)) {
+        None => Ok(()),
+        Some((path, bytes)) => Err(Error::corrupt("a file of a draft is not what was written")
+            .with("file", path)
+            .with("found", format_args!("{:?}", found.get(path)))
+            .with("expected", bytes)),
+    }
+}
+
+/// Why a run cannot go on with a draft that was begun as of this time.
+fn why_unusable(attempt: &Attempt<'_>, draft: &Manifest, begun_at: Micros) -> Option<&'static str> {
+    let (state, view, inputs) = (attempt.state, &attempt.view, &attempt.inputs);
+    let joined_later = || attempt.before.as_ref().and_then(|before| before.joined.as_ref()).is_some_and(|joined| joined.t > begun_at);
+    if let Some(why) = why_other_states(state, view, draft, inputs.t) {
+        Some(why)
+    } else if !inputs.cut.covers(&draft.cut) {
+        Some("it reaches beyond what is committed")
+    } else if view.plan.links().is_some() && joined_later() {
+        Some("the view's rows were joined as of a later time since")
+    } else {
+        None
+    }
+}

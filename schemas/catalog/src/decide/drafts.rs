@@ -1,0 +1,37 @@
+//! Decides which draft the next recomputation of a view version goes on with, and so which objects are kept for it.
+
+use std::time::Duration;
+
+use types::Strategy;
+use types::files::ObjectName;
+use types::tiles::Micros;
+
+use crate::{CatalogState, RunDraft, RunRecord, RunStatus};
+
+/// How long after its run's end a draft may be taken up: well before the collector gives up on its files.
+pub(super) const TAKEN_UP_WITHIN: Duration = Duration::from_secs(23 * 60 * 60);
+
+/// Returns what the last recomputation of a view version had saved when it was killed or failed, for one that begins at
+/// `now`. `None` if it had saved nothing, published a snapshot, or ended too long ago.
+pub fn draft_to_resume<'s>(state: &'s CatalogState, view: &str, version: u32, now: Micros) -> Option<&'s RunDraft> {
+    let last = last_recomputation(state, view, version)?;
+    let is_recent = last.ended_at.is_none_or(|at| at > now.saturating_sub(TAKEN_UP_WITHIN.as_micros() as Micros));
+    last.draft.as_ref().filter(|_| is_unfinished(last) && is_recent)
+}
+
+/// Whether the object belongs to a draft that a recomputation is at work on, or may go on with.
+pub(super) fn is_of_draft(state: &CatalogState, name: &ObjectName) -> bool {
+    let (ObjectName::SliceBucket { view, version, .. } | ObjectName::Draft { view, version, .. }) = name else { return false };
+    let is_kept = |run: &RunRecord| run.draft.is_some() && run.ended_at.is_none_or(|at| at >= state.orphaned_before);
+    last_recomputation(state, view, *version).is_some_and(|run| is_unfinished(run) && is_kept(run))
+}
+
+fn last_recomputation<'s>(state: &'s CatalogState, view: &str, version: u32) -> Option<&'s RunRecord> {
+    // Newest first. A run that has not decided yet how it makes its snapshot has saved nothing.
+    let mut of_version = state.runs.iter().filter(|run| &*run.view == view && run.version == version);
+    of_version.find(|run| run.strategy == Some(Strategy::Full))
+}
+
+fn is_unfinished(run: &RunRecord) -> bool {
+    matches!(run.status, RunStatus::Running | RunStatus::Failed)
+}
