@@ -4,12 +4,12 @@ use arrow::array::{
     BinaryArray, BooleanArray, Decimal128Array, Decimal256Array, DictionaryArray, DurationMicrosecondArray, Float32Array, Float64Array,
     Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, StringArray, StringViewArray, TimestampMicrosecondArray, UInt64Array,
 };
-use arrow::datatypes::{Field, IntervalMonthDayNano, Schema, i256};
+use arrow::datatypes::{Field, Int32Type, Int64Type, IntervalMonthDayNano, Schema, i256};
 use postgres_types::{FromSql, Type};
 use proptest::prelude::*;
 
 use super::*;
-use crate::columns::wire_types;
+use crate::columns::{Kind, wire_types};
 
 /// The values of one column, each as text and as binary.
 fn written(column: ArrayRef, is_uuid: bool, zone: &str) -> Vec<(String, Vec<u8>)> {

@@ -1,0 +1,35 @@
+//! The zone in which times are written as text.
+
+use std::fmt;
+
+use chrono::{DateTime, Offset, TimeZone, Utc};
+
+/// A zone of the IANA database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Zone(chrono_tz::Tz);
+
+impl Zone {
+    pub(crate) fn named(name: &str) -> Option<Zone> {
+        let name = name.trim();
+        // In the spelling that settings keep, which is looked for with each answer, it is found at once.
+        let in_any_case = || chrono_tz::TZ_VARIANTS.iter().find(|zone| zone.name().eq_ignore_ascii_case(name)).copied();
+        name.parse().ok().or_else(in_any_case).map(Zone)
+    }
+
+    /// How many seconds its clocks are ahead of UTC at this time.
+    pub(super) fn offset_seconds(self, at: DateTime<Utc>) -> i32 {
+        self.0.offset_from_utc_datetime(&at.naive_utc()).fix().local_minus_utc()
+    }
+}
+
+impl Default for Zone {
+    fn default() -> Self {
+        Self(chrono_tz::Tz::UTC)
+    }
+}
+
+impl fmt::Display for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name())
+    }
+}
