@@ -12,7 +12,8 @@ use datafusion::catalog::{MemTable, SchemaProvider, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use types::Result;
 
-use super::{DATABASE, PG_CATALOG, Tables};
+use super::tables::Tables;
+use super::{DATABASE, PG_CATALOG};
 use crate::columns::{Kind, WireType, text_schema};
 
 pub(super) const INFORMATION_SCHEMA: &str = "information_schema";

@@ -1,0 +1,41 @@
+//! Queries that list the columns of indexes, primary keys or foreign keys. There are none.
+
+use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+use super::spellings;
+
+/// A query with one of these texts lists such columns, as drivers do.
+const KEY_QUERY_MARKERS: [&str; 4] = ["_pg_expandarray", "conkey[", "any(c.conkey)", "generate_subscripts(pg_catalog.pg_index.indkey"];
+
+/// Returns a SELECT with the same names of columns and no rows, for a query that lists such columns; `None` for any
+/// other text.
+pub(super) fn without_rows(sql: &str) -> Option<String> {
+    if lists_key_columns(sql) { no_rows(sql) } else { None }
+}
+
+fn lists_key_columns(sql: &str) -> bool {
+    let sql = sql.to_ascii_lowercase();
+    KEY_QUERY_MARKERS.iter().any(|marker| sql.contains(marker))
+}
+
+/// A SELECT with the same names of columns and no rows. `None` for text that is not a SELECT.
+fn no_rows(sql: &str) -> Option<String> {
+    let statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).ok()?;
+    let [ast::Statement::Query(query)] = statements.as_slice() else { return None };
+    let ast::SetExpr::Select(select) = &*query.body else { return None };
+    let name = |item: &ast::SelectItem| match item {
+        ast::SelectItem::ExprWithAlias { alias, .. } => Some(alias.to_string()),
+        ast::SelectItem::UnnamedExpr(ast::Expr::Identifier(name)) => Some(name.to_string()),
+        ast::SelectItem::UnnamedExpr(ast::Expr::CompoundIdentifier(parts)) => parts.last().map(ToString::to_string),
+        _ => None,
+    };
+    let names = select.projection.iter().map(name).collect::<Option<Vec<_>>>()?;
+    let columns: Vec<String> = names.iter().map(|name| format!("CAST(NULL AS TEXT) AS {name}")).collect();
+    let kept = spellings::placeholders(sql).into_iter().map(|name| format!(" AND CAST({name} AS TEXT) IS NULL"));
+    Some(format!("SELECT {} WHERE false{}", columns.join(", "), kept.collect::<String>()))
+}
+
+#[cfg(test)]
+mod tests;
