@@ -5,8 +5,12 @@ use std::pin::pin;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 use types::outage::{Attempts, Outage};
 use types::{Error, Result};
+
+use super::parts::{Parts, Stage};
+use crate::installation::Installation;
 
 /// How often a service is asked: often enough that an outage does not end between two requests.
 const EVERY: Duration = Duration::from_secs(10);
@@ -16,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Whether each service answered the last request. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct ServiceAnswers {
-    pub(super) catalog: Attempts,
-    pub(super) storage: Attempts,
+    catalog: Attempts,
+    storage: Attempts,
     pub(super) log: Attempts,
 }
 
@@ -37,8 +41,40 @@ impl ServiceAnswers {
     }
 }
 
+/// Starts what asks the catalog and the storage, so that `/readyz` knows whether they answer.
+pub(super) fn ask_services(parts: &mut Parts, installation: &Installation, answers: &ServiceAnswers) {
+    let (catalog, answered) = (installation.catalog.clone(), answers.catalog.clone());
+    let request = move || {
+        let catalog = catalog.clone();
+        async move { catalog.revision().await.map(drop) }
+    };
+    parts.start(Stage::Health, "catalog", |stop| async move {
+        ask(answered, request, stop).await;
+        Ok(())
+    });
+    let (storage, answered) = (installation.storage.clone(), answers.storage.clone());
+    let request = move || {
+        let storage = storage.clone();
+        async move { storage.probe().await }
+    };
+    parts.start(Stage::Health, "storage", |stop| async move {
+        ask(answered, request, stop).await;
+        Ok(())
+    });
+}
+
+/// Asks the object storage once: one that does not answer is logged by then, and not when a checkpoint needs it.
+pub(super) fn probe_storage(installation: &Installation) {
+    let storage = installation.storage.clone();
+    tokio::spawn(async move {
+        if let Err(error) = storage.probe().await {
+            warn!(%error, "the object storage does not answer");
+        }
+    });
+}
+
 /// Asks a service every few seconds until `stop`, and notes its answers.
-pub(super) async fn ask<F: Future<Output = Result<()>>>(answers: Attempts, request: impl Fn() -> F, stop: CancellationToken) {
+async fn ask<F: Future<Output = Result<()>>>(answers: Attempts, request: impl Fn() -> F, stop: CancellationToken) {
     let rounds = async {
         loop {
             // It is noted, and nothing else needs the answer.

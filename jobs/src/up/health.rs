@@ -1,17 +1,22 @@
 //! The health of a process that runs one layer without a node: the speed layer, or the scheduler.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use event_alerts::StalledAlerts;
+use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::{Value, json};
-use serving::http::Readiness;
+use serving::http::{BoundListener, Protection, Readiness, serve_health};
 use speed::{Activity, WorkerProgress};
 use tokio_util::sync::CancellationToken;
 use types::outage::Outage;
 use types::{Error, Result};
 
-use super::answers::ServiceAnswers;
+use super::answers::{ServiceAnswers, ask_services};
+use super::lag::{self, LagSource};
+use super::parts::{Parts, Stage};
+use super::{Ready, protection};
 use crate::installation::Installation;
 use crate::output::count_of;
 use crate::scheduler::DueCheck;
@@ -21,11 +26,11 @@ use crate::scheduler::DueCheck;
 const ASSIGNED_WITHIN: Duration = Duration::from_secs(30);
 
 /// What `/readyz` of such a process is answered from.
-pub(super) struct Health {
-    pub(super) installation: Installation,
-    pub(super) layer: Layer,
-    pub(super) answers: ServiceAnswers,
-    pub(super) stopping: CancellationToken,
+struct Health {
+    installation: Installation,
+    layer: Layer,
+    answers: ServiceAnswers,
+    stopping: CancellationToken,
 }
 
 /// The layer that the process runs.
@@ -84,6 +89,33 @@ impl Layer {
             Layer::Scheduler(due_check) => due_check.hindrance().into_iter().collect(),
         }
     }
+}
+
+/// Starts the HTTP of a process without a node, and what asks the services for it.
+pub(super) fn start(
+    parts: &mut Parts,
+    installation: &Installation,
+    (listener, protection): (BoundListener, Protection),
+    recorder: Option<PrometheusHandle>,
+    layer: Layer,
+) -> Ready {
+    let answers = ServiceAnswers::default();
+    ask_services(parts, installation, &answers);
+    // The scheduler needs no log.
+    if let Layer::Speed(..) = layer {
+        lag::start(parts, Stage::Health, installation, LagSource::Catalog(installation.catalog.clone()), answers.log.clone());
+    }
+    protection::follow(parts, Stage::Health, installation, &protection);
+    let ready = Ready { http: listener.address, tls: protection.tls.is_some(), postgres: None, flight: None };
+    let stopping = parts.token(Stage::Health);
+    let health = Health { installation: installation.clone(), layer, answers, stopping: parts.token(Stage::Http) };
+    let limits = installation.serving_limits();
+    let task = serve_health(Arc::new(health), recorder, protection, listener, &limits, stopping);
+    parts.start(Stage::Health, "health", |_| async move {
+        task.await?;
+        Ok(())
+    });
+    ready
 }
 
 /// Which streams the workers leave out because a sink fails: of several workers, the one where it lasts longest.

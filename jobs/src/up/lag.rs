@@ -16,8 +16,9 @@ use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
 
 use super::answers::noted;
+use super::parts::{Parts, Stage};
 use crate::all_counted::AllCounted;
-use crate::installation::now;
+use crate::installation::{Installation, now};
 use crate::status::{PROBE, topics};
 
 /// How often the log is asked where its partitions end.
@@ -33,8 +34,17 @@ pub(super) enum LagSource {
     Catalog(Catalog),
 }
 
+/// Starts [`watch`] as a part. `answered` gets whether the log answers.
+pub(super) fn start(parts: &mut Parts, stage: Stage, installation: &Installation, source: LagSource, answered: Attempts) {
+    let log = installation.log.clone();
+    parts.start(stage, "lag", |stop| async move {
+        watch(source, log, answered, stop).await;
+        Ok(())
+    });
+}
+
 /// Until `stop`, asks the log where its partitions end, notes in `answers` whether it said so, and sets the gauges.
-pub(super) async fn watch(source: LagSource, log: Arc<dyn Log>, answers: Attempts, stop: CancellationToken) {
+async fn watch(source: LagSource, log: Arc<dyn Log>, answers: Attempts, stop: CancellationToken) {
     let rounds = async {
         let mut shown = Shown::default();
         loop {

@@ -59,9 +59,15 @@ fn advertised(settings: &Settings, bound: SocketAddr, is_encrypted: bool) -> Res
     }
 }
 
-/// Offers the layers in `fresh` and registers this process. It ends after the speed layer: nodes get all of it.
-pub(super) async fn offer(parts: &mut Parts, installation: &Installation, offering: Offering, fresh: &Fresh) -> Result<Registration> {
-    let Offering { bound, protection, address } = offering;
+/// Offers the layers in `fresh` and registers this process, if the settings name an address. It ends after the speed
+/// layer: nodes get all of it.
+pub(super) async fn offer(
+    parts: &mut Parts,
+    installation: &Installation,
+    offering: Option<Offering>,
+    fresh: &Fresh,
+) -> Result<Option<Registration>> {
+    let Some(Offering { bound, protection, address }) = offering else { return Ok(None) };
     let registration = Registration::begin(&installation.catalog, &installation.worker, &address, clock()).await?;
     let overtaken: Arc<Notify> = registration.overtaken();
     protection::follow(parts, Stage::Node, installation, &protection);
@@ -71,7 +77,7 @@ pub(super) async fn offer(parts: &mut Parts, installation: &Installation, offeri
     parts.start(Stage::Node, "feed", |_| async move { task.await? });
     let (kept, fresh) = (registration.clone(), fresh.clone());
     parts.start(Stage::Node, "registration", |stop| async move { kept.keep(&fresh, stop).await });
-    Ok(registration)
+    Ok(Some(registration))
 }
 
 /// Follows the workers of other processes, if the settings say so: [`following`] as a part.

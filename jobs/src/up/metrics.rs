@@ -7,6 +7,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use super::parts::{Parts, Stage};
 use super::process;
 
 /// Histogram buckets of every duration, in seconds: from a lookup to a long batch run.
@@ -35,8 +36,19 @@ fn install() -> Option<PrometheusHandle> {
     }
 }
 
+/// Starts the recorder and its upkeep, before any other part: metrics recorded before the recorder exists are lost.
+pub(super) fn start(parts: &mut Parts) -> Option<PrometheusHandle> {
+    let recorder = recorder();
+    let kept = recorder.clone();
+    parts.start(Stage::Health, "metrics", |stop| async move {
+        upkeep(kept, stop).await;
+        Ok(())
+    });
+    recorder
+}
+
 /// Keeps the recorder's memory bounded, and the gauges of the process current, until `stop` is cancelled.
-pub(crate) async fn upkeep(recorder: Option<PrometheusHandle>, stop: CancellationToken) {
+async fn upkeep(recorder: Option<PrometheusHandle>, stop: CancellationToken) {
     process::show_build();
     loop {
         process::show_usage();

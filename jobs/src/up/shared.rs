@@ -9,7 +9,8 @@ use serving::Node;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::installation::now;
+use super::parts::{Parts, Stage};
+use crate::installation::{Installation, now};
 use crate::readers::read_elsewhere;
 
 /// How often to look for checkpoints of other processes.
@@ -17,9 +18,18 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Checkpoints committed within this many intervals after the start may be the last ones of a process that has ended.
 const INTERVALS: u32 = 2;
 
+/// Starts [`watch`] as a part.
+pub(super) fn start(parts: &mut Parts, installation: &Installation, node: Node) {
+    let (worker, interval) = (installation.worker.clone(), installation.settings.speed.checkpoint_interval);
+    parts.start(Stage::Node, "shared", move |stop| async move {
+        watch(node, worker, interval, stop).await;
+        Ok(())
+    });
+}
+
 /// Until `stop` is cancelled, checks the node's loaded catalog state; warns once when another process that is not
 /// followed starts to read partitions.
-pub(super) async fn watch(node: Node, worker: String, checkpoint_interval: Duration, stop: CancellationToken) {
+async fn watch(node: Node, worker: String, checkpoint_interval: Duration, stop: CancellationToken) {
     let begun = now().saturating_add(i64::try_from((checkpoint_interval * INTERVALS).as_micros()).unwrap_or(i64::MAX));
     let mut is_reported = false;
     loop {

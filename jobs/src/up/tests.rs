@@ -7,6 +7,7 @@ use types::{ErrorKind, Result};
 
 use super::*;
 use crate::demo::definitions;
+use crate::installation::clock;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
