@@ -1,5 +1,7 @@
 use std::time::{Duration, Instant};
 
+use chrono::DateTime;
+
 use super::*;
 
 const STREAM: &str = "CREATE STREAM pay (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, device TEXT, amount DECIMAL(18,2) NOT NULL) \
