@@ -1,0 +1,47 @@
+//! Archived records that do not fit a new column: how many, and the first of them.
+
+use std::sync::Arc;
+
+use engine::events::Misfit;
+use serde::Serialize;
+
+/// How many records that do not fit are listed.
+const LISTED: usize = 20;
+
+/// Records that do not fit a column.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Misfits {
+    pub count: u64,
+    /// The first of them.
+    pub first: Vec<ListedMisfit>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ListedMisfit {
+    pub stream: Arc<str>,
+    pub partition: i32,
+    pub offset: i64,
+    pub column: String,
+    pub reason: String,
+}
+
+impl Misfits {
+    pub(super) fn add(&mut self, stream: &Arc<str>, misfits: Vec<Misfit>) {
+        self.count += misfits.len() as u64;
+        let room = LISTED.saturating_sub(self.first.len());
+        self.first.extend(misfits.into_iter().take(room).map(|misfit| ListedMisfit {
+            stream: stream.clone(),
+            partition: misfit.partition,
+            offset: misfit.offset.0,
+            column: misfit.column,
+            reason: misfit.reason,
+        }));
+    }
+
+    /// Adds those of a later file.
+    pub(super) fn append(&mut self, later: Misfits) {
+        self.count += later.count;
+        let room = LISTED.saturating_sub(self.first.len());
+        self.first.extend(later.first.into_iter().take(room));
+    }
+}
