@@ -29,16 +29,17 @@ mod commit;
 mod compatible;
 mod diff;
 mod inline;
+mod planning;
 mod rebuilt;
 mod records;
 mod switch;
 
-pub(crate) use changes::plan_changes;
 pub use changes::{Change, Changes, ValueChange, What};
 pub(crate) use checked::{checked_outputs, checked_records};
 pub use diff::DiffLine;
 pub(crate) use diff::line_diff;
 pub(crate) use inline::{names_as_staging, normalised};
+pub(crate) use planning::plan_changes;
 pub use records::{records_of, values_of, with_records, with_values};
 
 use switch::{Switch, prepared};

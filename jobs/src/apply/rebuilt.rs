@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus};
 
-use super::changes::{Change, Changes, What, last_version, newest_version, order, versions_with_status};
+use super::changes::{Change, Changes, What};
 use super::diff::line_diff;
 use super::inline::normalised;
+use super::planning::{last_version, newest_version, order, versions_with_status};
 use crate::backfill::ReadingView;
 
 /// Gives each view that reads a column which is decoded again a new version. The states of the old one are of the old

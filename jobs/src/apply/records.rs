@@ -4,8 +4,9 @@ use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, 
 use definitions::{KEEP_OLD, parse};
 use types::tiles::Micros;
 
-use super::changes::{Change, Changes, What, versions_with_status};
+use super::changes::{Change, Changes, What};
 use super::inline::normalised;
+use super::planning::versions_with_status;
 
 /// Returns the definition records that the changes result in: new versions, and the versions that they retire.
 pub fn records_of(state: &CatalogState, changes: &Changes, prune: bool, now: Micros) -> Vec<DefinitionRecord> {
