@@ -7,12 +7,13 @@
 //! ```
 //!
 //! A row counts what lies before the end of the hop of its time: events that are read already and later do not count
-//! yet ([`RowTime::up_to`](types::tiles::RowTime::up_to)). Between two events of a key, its row changes only where one
-//! of its tiles comes into a window or goes out of it ([`Pieces::changes`](crate::states::Pieces::changes)). A
-//! condition over the same row changes only where it asks for the time: such a condition is made of comparisons of
-//! which each changes at most once as time passes (`monotone`), so that the time is found by bisection, exact to the
-//! microsecond ([`AlertPlan::next_change`]). A condition that is not made of such comparisons is rejected, because the
-//! time at which it becomes true could not be computed.
+//! yet ([`RowTime::up_to`](types::tiles::RowTime::up_to)), and a row exists once one of its events is not later than
+//! the end of the finest of these hops. Between two events of a key, its row changes only where one of its tiles comes
+//! into a window or goes out of it ([`Pieces::changes`](crate::states::Pieces::changes)). A condition over the same row
+//! changes only where it asks for the time: such a condition is made of comparisons of which each changes at most once
+//! as time passes (`monotone`), so that the time is found by bisection, exact to the microsecond
+//! ([`AlertPlan::next_change`]). A condition that is not made of such comparisons is rejected, because the time at
+//! which it becomes true could not be computed.
 //!
 //! A value of all time includes every event that is read, also at a time before some of them.
 //! [`AlertPlan::values_since`] says since when it has been what it is.

@@ -9,9 +9,9 @@ use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use committed::registry::LiveView;
 use engine::alerts::AlertPlan;
-use engine::plan::Answering;
+use engine::plan::{Answering, ViewPlan};
 use engine::states::{Answered, Pieces, SortedRun, StateRows, answer};
-use types::tiles::{Micros, RowTime, TimeRange};
+use types::tiles::{Micros, RowTime, Span};
 use types::vector::Vector;
 use types::{Error, Result};
 
@@ -25,7 +25,7 @@ use crate::read_view::{LoadedView, ReadView};
 const PART_ROWS: usize = 131_072;
 
 /// The rows of an alert's keys at a time, in their order. Events that are read already and lie after the hop of that
-/// time do not count in the windows yet.
+/// time do not count in the windows yet, and no row exists by them.
 #[derive(Debug)]
 pub struct WatchedRows {
     /// The wanted columns. Values that cannot be computed are NULL.
@@ -110,17 +110,25 @@ pub fn rows_of_keys(read_view: &ReadView, view: &LoadedView, alert: &AlertPlan, 
 fn watched(view: &LiveView, alert: &AlertPlan, keys: &[&[u8]], pieces: &Pieces<'_>, t: Micros) -> Result<WatchedRows> {
     let plan = &view.plan;
     let Answered { rows, mut found, .. } = answer(plan, &view.codec, keys, pieces, RowTime::up_to(t), &alert.wanted)?;
-    let mut changes = pieces.changes(plan, alert.ranges(), keys.len(), t)?;
-    // A row that exists by its events of all time has some that are later than its windows. If all are, it does not
-    // exist yet.
-    if let Some(hop) = alert.hop().filter(|_| *plan.range(plan.existence) == TimeRange::ALL) {
-        let begins = pieces.begins(plan, keys.len())?.into_iter().map(|begins| begins.map(|begins| hop.floor(begins)));
-        for (key, begins) in begins.enumerate().filter_map(|(key, begins)| Some((key, begins.filter(|begins| *begins > t)?))) {
-            found[key] = false;
-            changes[key] = changes[key].into_iter().chain([begins]).min();
+    let changes = pieces.changes(plan, alert.ranges(), keys.len(), t)?;
+    if let Some(later) = not_counted_yet(plan, alert, t) {
+        let of_row = pieces.events_in(plan, keys.len(), RowTime::up_to(t).span(plan.range(plan.existence)))?;
+        let later = pieces.events_in(plan, keys.len(), later)?;
+        for (found, (of_row, later)) in found.iter_mut().zip(of_row.into_iter().zip(later)) {
+            *found &= of_row > later;
         }
     }
     Ok(WatchedRows { rows, found, changes })
+}
+
+/// The part of the range by which rows exist that is later than the end of the alert's finest hop at `t`; `None` if no
+/// part is. Where all events of a row are in it, the row does not exist yet: a short window would be empty before the
+/// first event of its key.
+fn not_counted_yet(plan: &ViewPlan, alert: &AlertPlan, t: Micros) -> Option<Span> {
+    let hop = alert.hop().filter(|_| !plan.keys.is_empty())?;
+    let from = hop.floor(t).checked_add(hop.length_us()?)?;
+    let Span { to, .. } = RowTime::up_to(t).span(plan.range(plan.existence));
+    to.is_none_or(|to| from < to).then_some(Span { from: Some(from), to })
 }
 
 /// The keys of a view that have events past this position, and perhaps others; `None` where the states of some of them

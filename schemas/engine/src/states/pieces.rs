@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, TimestampMicrosecondType, UInt8Type};
+use arrow::datatypes::{DataType, Int64Type, TimestampMicrosecondType, UInt8Type};
 
 use crate::plan::{RangeIndex, StateIndex, ViewPlan};
 use types::columns::{LEVEL, TILE};
@@ -100,17 +100,20 @@ impl<'a> Pieces<'a> {
         Ok(changes)
     }
 
-    /// Returns, for each key, the start of its first tile, before which it has no event: `Micros::MIN` if its events
-    /// are in a tile of all time, `None` for a key without rows.
-    pub fn begins(&self, plan: &ViewPlan, keys: usize) -> Result<Vec<Option<Micros>>> {
-        let mut begins: Vec<Option<Micros>> = vec![None; keys];
+    /// Returns how many events each key has in a span. Its edges are starts of tiles of the finest level, and no tile
+    /// that covers it was dropped.
+    pub fn events_in(&self, plan: &ViewPlan, keys: usize, span: Span) -> Result<Vec<i64>> {
+        let (rolled_up, finest) = (runs_of(span, &plan.levels), runs_of_finest(plan, span));
+        let mut events = vec![0; keys];
         for piece in &self.rows {
-            let (levels, tiles) = places(plan, self.batches[piece.batch])?;
-            let start = |row: usize| if levels[row] == Level::All.code() { Micros::MIN } else { tiles[row] };
-            let first = &mut begins[piece.key as usize];
-            *first = first.iter().copied().chain((piece.from..piece.to).map(start)).min();
+            let batch = self.batches[piece.batch];
+            let (levels, tiles) = places(plan, batch)?;
+            let counts = counts_of_events(plan, batch)?;
+            let of_key = &mut events[piece.key as usize];
+            let found = |rows: Range<usize>| *of_key += counts[rows].iter().sum::<i64>();
+            find(levels, tiles, piece.from..piece.to, if piece.rolled_up { &rolled_up } else { &finest }, found)?;
         }
-        Ok(begins)
+        Ok(events)
     }
 
     /// The rows that a range is merged from at `t`. All pieces must be of one key.
@@ -263,6 +266,13 @@ fn places<'a>(plan: &ViewPlan, batch: &'a RecordBatch) -> Result<(&'a [u8], &'a 
     let level_codes = levels.as_primitive_opt::<UInt8Type>().ok_or_else(|| wrong(LEVEL, levels))?;
     let tile_starts = tiles.as_primitive_opt::<TimestampMicrosecondType>().ok_or_else(|| wrong(TILE, tiles))?;
     Ok((level_codes.values(), tile_starts.values()))
+}
+
+/// Returns the number of events of each state row.
+fn counts_of_events<'a>(plan: &ViewPlan, batch: &'a RecordBatch) -> Result<&'a [i64]> {
+    let column = batch.columns().get(plan.state_offset(StateIndex::EVENTS));
+    let counts = column.and_then(|column| column.as_primitive_opt::<Int64Type>());
+    Ok(counts.ok_or_else(|| Error::corrupt("state rows lack the count of events"))?.values())
 }
 
 /// Reports which of `rows` (of one key, sorted by level and tile) are in `runs` (sorted by level and start), in order.

@@ -242,6 +242,33 @@ async fn a_key_is_not_idle_before_its_first_event() {
     assert_eq!(time(&found["new"][0], "_since"), FIRST + 30 * SECOND + MINUTE + SECOND, "{found:#?}");
 }
 
+/// The hop of its longest window is five minutes, that of the other ten seconds.
+const DAY_VIEW: &str = "CREATE VIEW w WITH (windows = '30m, 1d') AS SELECT k, count(*) AS n FROM s GROUP BY k";
+const IDLE_OF_DAY: &str = "CREATE ALERT idle WITH (topic = 'idle', resolve = true) AS SELECT k, n_30m FROM w WHERE n_30m = 0";
+
+/// The first event of a key comes some minutes after the hop of the day began. It is read together with what follows,
+/// as after a stop.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_not_idle_before_its_first_event_in_the_hop_of_a_longer_window() {
+    let harness = harness_of_one_partition(&[
+        (DefinitionKind::Stream, "s", STREAM),
+        (DefinitionKind::View, "w", DAY_VIEW),
+        (DefinitionKind::Alert, "idle", IDLE_OF_DAY),
+    ])
+    .await;
+    append(&harness, 1, &[("first".to_owned(), FIRST)]).await;
+    let process = Process::start_by(ServingClock::Event, &harness, "w", true, &Arc::new(AtomicUsize::new(0))).await;
+    until_evaluated(&harness, 1).await;
+    append(&harness, 1, &[("new".to_owned(), FIRST + 200 * SECOND), ("first".to_owned(), FIRST + 45 * MINUTE)]).await;
+    until("the new key", async || put_out(&harness, "idle").await.contains_key("new")).await;
+    process.finish().await;
+    let found = put_out(&harness, "idle").await;
+    let states: Vec<&str> = found["new"].iter().map(|record| state(Some(record))).collect();
+    assert_eq!(states, ["began"], "{found:#?}");
+    // Its ten seconds leave the window.
+    assert_eq!(time(&found["new"][0], "_since"), FIRST + 210 * SECOND + 30 * MINUTE, "{found:#?}");
+}
+
 const PAYING: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL OPTIONS (unit = 'us'), k TEXT, x BIGINT)
     WITH (topic = 'one', event_time = 'ts', key = 'k')";
 const LAST_SEEN: &str = "CREATE VIEW v AS
