@@ -1,6 +1,7 @@
 //! Trims the embedded log. In the topic of a stream, records are deleted that every live stream over the topic
 //! committed long ago; where there is none, every stream that was dropped. In the topic of a sink or an alert, dropped
-//! ones included, that no live stream reads, records are deleted that were appended long ago.
+//! ones included, that no live stream reads, records are deleted that were appended long ago. So they are in a topic
+//! that no stream and no output has any more, because its stream left it before anything was committed.
 //!
 //! A stream's events are in the archive once they are committed, and a worker never reads below the committed vector.
 //! The time of a commit is that of its checkpoint: records that were committed late, because no worker ran, are kept as
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use catalog::{Catalog, CatalogState, DefinitionKind, DefinitionRecord, pin_of_replay, pins_of_runs};
 use definitions::parse::{parse_alert, parse_sink, parse_stream};
-use event_log::{Log, TopicPartition};
+use event_log::{Log, PartitionBounds, TopicPartition};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use types::tiles::{Clock, Micros};
@@ -88,10 +89,7 @@ impl Trimming {
         let outputs = output_topics(state, self.retention)?;
         for (topic, retention) in outputs.iter().filter(|(topic, _)| !by_topic.contains_key(*topic)) {
             // No worker asks for them again: how far a sink is stands elsewhere.
-            for bounds in self.log.bounds(topic).await? {
-                let source = TopicPartition { topic: topic.clone(), partition: bounds.partition };
-                old.push(OldRecords { source, before: bounds.end, appended_before: ago(*retention) });
-            }
+            old.extend(self.all_records(topic, ago(*retention)).await?);
         }
         for (topic, streams) in streams_by_topic(state.dropped(DefinitionKind::Stream))? {
             if !outputs.contains_key(&topic) {
@@ -99,6 +97,11 @@ impl Trimming {
             }
         }
         let committed_before = ago(self.retention);
+        for (topic, left_at) in left_topics(state) {
+            if left_at < committed_before && !by_topic.contains_key(&topic) && !outputs.contains_key(&topic) {
+                old.extend(self.all_records(&topic, committed_before).await?);
+            }
+        }
         let recent = committed_since(state, committed_before);
         for (topic, streams) in by_topic {
             let identity = match self.log.identity(&topic).await {
@@ -115,6 +118,15 @@ impl Trimming {
             }
         }
         Ok(old)
+    }
+
+    /// Returns all records of a topic that were appended before a time.
+    async fn all_records(&self, topic: &Arc<str>, appended_before: Micros) -> Result<Vec<OldRecords>> {
+        let of_partition = |bounds: PartitionBounds| {
+            let source = TopicPartition { topic: topic.clone(), partition: bounds.partition };
+            OldRecords { source, before: bounds.end, appended_before }
+        };
+        Ok(self.log.bounds(topic).await?.into_iter().map(of_partition).collect())
     }
 }
 
@@ -144,6 +156,23 @@ fn streams_by_topic<'s>(records: impl Iterator<Item = &'s DefinitionRecord>) -> 
         streams.entry(parse_stream(&record.sql)?.topic).or_default().push(record.name.clone());
     }
     Ok(streams)
+}
+
+/// The topics that streams had before they got another one, and when that was. A stream gets another topic only as long
+/// as nothing of it is committed.
+fn left_topics(state: &CatalogState) -> BTreeMap<Arc<str>, Micros> {
+    let mut left = BTreeMap::new();
+    let mut before: Option<(&Arc<str>, Arc<str>)> = None;
+    for record in state.definitions.iter().filter(|record| record.kind == DefinitionKind::Stream) {
+        let Ok(stream) = parse_stream(&record.sql) else { continue };
+        let moved = before.filter(|(name, topic)| **name == record.name && *topic != stream.topic);
+        if let Some((_, topic)) = moved {
+            let at = left.entry(topic).or_insert(record.created_at);
+            *at = record.created_at.max(*at);
+        }
+        before = Some((&record.name, stream.topic));
+    }
+    left
 }
 
 /// The topics of sinks and alerts, and how long their records stay: as long as one of the live ones says. A topic that

@@ -114,6 +114,54 @@ async fn what_a_dropped_stream_committed_goes_and_what_it_did_not_read_stays() {
     assert_eq!((begin("one").await, begin("both").await), (6, 4), "the live stream of a topic decides");
 }
 
+/// Nothing of a stream is committed in a topic that it leaves, so that no commit says when its records may go.
+#[tokio::test]
+async fn what_is_in_a_topic_that_its_stream_has_left_goes_unless_another_one_has_the_topic() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = Catalog::open("sqlite::memory:").await.unwrap();
+    let log = event_log::open(&format!("file://{}", folder.path().display()), &BTreeMap::new()).await.unwrap();
+    let (active, before) = (catalog::DefinitionStatus::Active, catalog::DefinitionStatus::Redecoded);
+    let stream = |name: &str, version: u32, topic: &str, status| catalog::DefinitionRecord {
+        kind: DefinitionKind::Stream,
+        name: name.into(),
+        version,
+        sql: format!("CREATE STREAM {name} (ts TIMESTAMPTZ NOT NULL) WITH (topic = '{topic}', event_time = 'ts')"),
+        status,
+        created_at: hours(2 * i64::from(version - 1))(),
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
+    };
+    let sink = catalog::DefinitionRecord {
+        kind: DefinitionKind::Sink,
+        sql: "CREATE SINK out WITH (topic = 'of_sink', retention = '100d') AS SELECT * FROM a".to_owned(),
+        ..stream("out", 1, "", active)
+    };
+    let of_streams = [
+        stream("a", 1, "left", before),
+        stream("a", 2, "one", active),
+        stream("b", 1, "taken", before),
+        stream("b", 2, "two", active),
+        stream("c", 1, "taken", active),
+        stream("d", 1, "of_sink", before),
+        stream("d", 2, "three", active),
+        stream("e", 1, "of_removed", before),
+        stream("e", 2, "four", active),
+        stream("f", 1, "of_removed", catalog::DefinitionStatus::Retired),
+    ];
+    let add = of_streams.into_iter().chain([sink]).map(catalog::Add::Definition).collect();
+    catalog.commit(catalog::Commit { id: Uuid::now_v7(), add, ..Default::default() }).await.unwrap();
+    for topic in ["left", "one", "taken", "of_sink", "of_removed"] {
+        log.create_topic(topic, 1).await.unwrap();
+        for _ in 0..10 {
+            log.append(topic, vec![event_log::NewRecord { value: Some("{}".into()), ..Default::default() }]).await.unwrap();
+        }
+    }
+    assert_eq!(trimming(&catalog, &log, hours(6)).trim().await.unwrap(), 0, "appended six hours ago, left four hours ago");
+    assert_eq!(trimming(&catalog, &log, hours(8)).trim().await.unwrap(), 10);
+    assert_eq!(log.bounds("left").await.unwrap()[0].begin, Offset(10));
+}
+
 #[test]
 fn what_was_committed_recently_stays_however_old_its_records_are() {
     let mut state = state(&[("a", 0, 100, "log"), ("a", 1, 50, "log"), ("b", 0, 100, "log")]);
