@@ -26,14 +26,18 @@ mod again;
 mod export;
 mod line;
 mod list;
+mod newest;
 mod ranges;
 mod read;
+mod reasons;
 mod recent;
 mod replay;
 mod view_errors;
 
 pub use export::{ExportSummary, export};
 pub use list::{DeadLetterListing, ListedLetter, ReasonCount, list};
+pub(crate) use newest::NewestDeadLetters;
+pub use reasons::FrequentReason;
 pub use recent::{RecentDeadLetters, recent};
 pub use replay::{RefusedLetter, ReplayOptions, ReplaySummary, replay};
 pub use view_errors::{ViewError, ViewErrors, events_read, export_view, list_view};

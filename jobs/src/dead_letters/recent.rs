@@ -1,6 +1,6 @@
 //! Summarises the recent dead letters: how many are in the log again, and why the others failed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use catalog::{CatalogState, ReplayedDeadLetters};
 use storage::ObjectStorage;
@@ -10,15 +10,15 @@ use types::tiles::Micros;
 
 use super::ranges::Replayed;
 use super::read::{Letters, files_of};
-use crate::reason;
+use super::reasons::{FrequentReason, ReasonTally};
 
 /// The recent dead letters of one stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RecentDeadLetters {
     /// How many were appended to the log again.
     pub replayed: i64,
-    /// The full reason of one of the others, chosen from the most frequent reason.
-    pub reason: Option<String>,
+    /// The most frequent reason of the others, or why they cannot be read; `None` if there are no others.
+    pub reason: Option<Result<FrequentReason, String>>,
 }
 
 /// Reads the dead letters of the checkpoints since `since`; if nothing was replayed, only those of the newest file.
@@ -36,20 +36,18 @@ pub async fn recent(
         _ => files.into_iter().filter(|file| checkpoints.contains(&file.checkpoint)).collect(),
     };
     let again = Replayed::new(replays);
-    let mut found = RecentDeadLetters::default();
-    let mut reasons: BTreeMap<String, (i64, String)> = BTreeMap::new();
+    let (mut replayed, mut reasons) = (0, ReasonTally::default());
     for file in files {
         let mut letters = Letters::new(file);
         while let Some(some) = letters.next(storage).await? {
             for letter in some {
                 if again.holds(letter.partition, letter.offset) {
-                    found.replayed += 1;
+                    replayed += 1;
                 } else {
-                    reasons.entry(reason::class(&letter.reason)).or_insert((0, letter.reason)).0 += 1;
+                    reasons.add(letter.reason);
                 }
             }
         }
     }
-    found.reason = reasons.into_values().max_by_key(|(count, _)| *count).map(|(_, example)| example);
-    Ok(found)
+    Ok(RecentDeadLetters { replayed, reason: reasons.most_frequent().map(Ok) })
 }

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -347,6 +348,25 @@ async fn files_are_kept_while_dead_letters_are_read() {
     let options = ReplayOptions { produce_invalid: true, ..ReplayOptions::default() };
     let replayed = replay(installation, "pay", &options, read).await.unwrap();
     assert_eq!((replayed.replayed, pinned.get(), pins()), (1, 4, 0));
+}
+
+/// What a node reports every two seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_most_frequent_reason_of_the_newest_file_is_known_and_the_file_is_read_once() {
+    let bench = Bench::new().await;
+    bench.append(&[TEXT_AMOUNT]).await;
+    bench.work().await;
+    bench.append(&[NO_AMOUNT, TEXT_AMOUNT, NO_AMOUNT]).await;
+    bench.work().await;
+    let state = bench.installation.catalog.state().await.unwrap();
+    let mut newest = NewestDeadLetters::default();
+    assert_eq!(newest.reasons(&bench.installation.storage, &state, i64::MAX).await, BTreeMap::new(), "none became one since then");
+    let example = "column amount ($.amount): found nothing, expected BIGINT NOT NULL".to_owned();
+    let expected = BTreeMap::from([(Arc::<str>::from("pay"), FrequentReason { example, count: 2, of: 3 })]);
+    assert_eq!(newest.reasons(&bench.installation.storage, &state, 0).await, expected);
+    let empty = storage::ObjectStorage::open("memory://").unwrap();
+    assert_eq!(newest.reasons(&empty, &state, 0).await, expected, "the file is not read again");
+    assert_eq!(NewestDeadLetters::default().reasons(&empty, &state, 0).await, BTreeMap::new(), "the file is gone");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -22,7 +22,7 @@ use types::{Error, ErrorKind, Result};
 use super::node::{FailingView, NodeAnswer, NodeSays, ask_node};
 use super::problems::{BackingService, Facts, LeftOutEvents, RECENT_US, Unreachable};
 use super::{RUNS, alerts};
-use crate::dead_letters::{RecentDeadLetters, recent};
+use crate::dead_letters::{NewestDeadLetters, RecentDeadLetters, recent};
 use crate::installation::{Installation, now};
 
 /// How long a service may take to answer one query.
@@ -100,8 +100,14 @@ impl Services {
     }
 
     /// Returns the facts from within a node, and the newest runs of all views. The node has read the catalog's state
-    /// and planned the definitions. The object storage is not asked: what it costs grows with the files.
-    pub(super) async fn facts_of_node(&self, read_view: &ReadView, mut says: NodeSays) -> (Facts, Vec<RunRecord>) {
+    /// and planned the definitions. The object storage is asked for the newest dead letters alone: what the rest costs
+    /// grows with the files.
+    pub(super) async fn facts_of_node(
+        &self,
+        read_view: &ReadView,
+        mut says: NodeSays,
+        newest: &mut NewestDeadLetters,
+    ) -> (Facts, Vec<RunRecord>) {
         let loaded = &read_view.loaded;
         let mut facts = Facts {
             state: (*loaded.state).clone(),
@@ -117,6 +123,11 @@ impl Services {
         });
         note_log(&mut facts, log);
         note_node(&mut facts, says);
+        if let Ok(storage) = &self.storage {
+            let reasons = newest.reasons(storage, &facts.state, facts.now.saturating_sub(RECENT_US)).await;
+            let with_reason = |reason| RecentDeadLetters { replayed: 0, reason: Some(Ok(reason)) };
+            facts.dead_letters = reasons.into_iter().map(|(stream, reason)| (stream, with_reason(reason))).collect();
+        }
         (facts, runs)
     }
 
@@ -310,8 +321,7 @@ async fn recent_dead_letters(
             let replays = catalog.replayed_dead_letters(stream).await?;
             recent(storage, state, stream, &replays, now.saturating_sub(RECENT_US)).await
         });
-        let unread =
-            |error| RecentDeadLetters { replayed: 0, reason: Some(format!("not known, as the dead letters cannot be read: {error}")) };
+        let unread = |error: Error| RecentDeadLetters { replayed: 0, reason: Some(Err(error.to_string())) };
         found.insert(stream.clone(), recent.await.unwrap_or_else(unread));
     }
     found

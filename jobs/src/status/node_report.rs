@@ -22,6 +22,7 @@ use super::node::NodeSays;
 use super::problems::{Facts, Problem};
 use super::{AlertStatus, PartitionStatus, QueuedRun, RunReport, Status, ViewStatus};
 use crate::all_counted::AllCounted;
+use crate::dead_letters::NewestDeadLetters;
 use crate::installation::Installation;
 use crate::readers::SpeedProcess;
 
@@ -31,16 +32,20 @@ pub(crate) struct NodeReporter {
     /// The workers of this process.
     workers: Vec<WorkerProgress>,
     all_counted: Mutex<AllCounted>,
+    /// Locked while a report is made: there is one at a time.
+    newest_dead_letters: tokio::sync::Mutex<NewestDeadLetters>,
 }
 
 impl NodeReporter {
     pub(crate) fn new(installation: &Installation, workers: Vec<WorkerProgress>) -> Self {
-        Self { services: Services::new(installation), workers, all_counted: Mutex::default() }
+        let (all_counted, newest_dead_letters) = Default::default();
+        Self { services: Services::new(installation), workers, all_counted, newest_dead_letters }
     }
 
     async fn make(&self, read_view: &ReadView, ready: Value) -> Result<Value> {
         let says: NodeSays = serde_json::from_value(ready)?;
-        let (facts, runs) = self.services.facts_of_node(read_view, says).await;
+        let mut newest = self.newest_dead_letters.lock().await;
+        let (facts, runs) = self.services.facts_of_node(read_view, says, &mut newest).await;
         let last = self.services.last_transitions(&facts).await;
         let stalls: Vec<(Stall, Duration)> = self.workers.iter().flat_map(WorkerProgress::stalls).collect();
         let status = Status::from_facts(&facts, &runs);

@@ -7,6 +7,8 @@ use types::tiles::Micros;
 
 use super::duration::for_time;
 use super::{Facts, Fault, Problem, Severity};
+use crate::dead_letters::{FrequentReason, RecentDeadLetters};
+use crate::output::count_of;
 
 /// Checkpoints this recent show the current state.
 pub(in crate::status) const RECENT_US: Micros = 3_600_000_000;
@@ -32,7 +34,6 @@ fn dead_letters(facts: &Facts) -> Vec<Problem> {
     }
     let problem = |(stream, (dead, records)): (&str, (i64, i64))| {
         let share = dead as f64 / records.max(1) as f64;
-        let reason = facts.dead_letters.get(stream).and_then(|recent| recent.reason.as_ref());
         Problem {
             fault: Fault::DeadLetters,
             severity: if share >= MANY { Severity::Warning } else { Severity::Notice },
@@ -41,7 +42,7 @@ fn dead_letters(facts: &Facts) -> Vec<Problem> {
                 for_time(RECENT_US),
                 share * 100.0
             ),
-            cause: reason.map_or("see the list".to_owned(), |reason| format!("most frequent reason: {reason}")),
+            cause: cause(facts.dead_letters.get(stream)),
             effect: "no answer includes these records; they are kept unchanged".into(),
             next_step: format!(
                 "`basestream dead-letters list {stream}`; correct the producer or the stream's definition, then \
@@ -50,6 +51,16 @@ fn dead_letters(facts: &Facts) -> Vec<Problem> {
         }
     };
     counts.into_iter().filter(|(_, (dead, _))| *dead > 0).map(problem).collect()
+}
+
+fn cause(recent: Option<&RecentDeadLetters>) -> String {
+    match recent.and_then(|recent| recent.reason.as_ref()) {
+        Some(Ok(FrequentReason { example, count, of })) => {
+            format!("most frequent reason: {example} ({count} of the newest {})", count_of(*of, "dead letter"))
+        }
+        Some(Err(error)) => format!("not known, as the dead letters cannot be read: {error}"),
+        None => "not known, as the dead letters were not read".into(),
+    }
 }
 
 fn unfinished_replays(facts: &Facts) -> Vec<Problem> {

@@ -9,6 +9,7 @@ use types::vector::Offset;
 use uuid::Uuid;
 
 use super::*;
+use crate::dead_letters::FrequentReason;
 
 const SECOND: Micros = 1_000_000;
 const MINUTE: Micros = 60 * SECOND;
@@ -782,12 +783,13 @@ const CASES: &[Case] = &[
         Severity::Warning,
         |facts| {
             first_range(facts, |range| (range.archived, range.dead_lettered) = (95, 5));
-            let reason = Some("column ts ($.ts): found null, expected TIMESTAMPTZ NOT NULL".into());
+            let example = "column ts ($.ts): found null, expected TIMESTAMPTZ NOT NULL".into();
+            let reason = Some(Ok(FrequentReason { example, count: 3, of: 4 }));
             facts.dead_letters.insert("pay".into(), RecentDeadLetters { replayed: 0, reason });
         },
         [
             "pay: 5 of the 200 records of the last 60 min became dead letters (2.50 %)",
-            "most frequent reason: column ts ($.ts): found null, expected TIMESTAMPTZ NOT NULL",
+            "most frequent reason: column ts ($.ts): found null, expected TIMESTAMPTZ NOT NULL (3 of the newest 4 dead letters)",
             "no answer includes these records; they are kept unchanged",
             "`basestream dead-letters list pay`; correct the producer or the stream's definition, then `basestream dead-letters replay pay`",
         ],
