@@ -26,6 +26,7 @@ mod gather;
 mod node;
 mod node_report;
 pub mod problems;
+mod sinks;
 mod text;
 
 pub use alerts::{AlertFacts, AlertStatus};
@@ -33,6 +34,8 @@ use gather::Services;
 pub(crate) use gather::{PROBE, topics};
 pub(crate) use node_report::NodeReporter;
 use problems::{Facts, Problem, RefusedView, Severity, TopicEnds, problems};
+use sinks::sinks;
+pub use sinks::{SinkStatus, StalledReport};
 
 /// How many ended runs of all views are listed.
 const RUNS: usize = 10;
@@ -48,6 +51,8 @@ pub struct Status {
     /// The runs that are due and have not begun, in the order in which they will.
     pub queued: Vec<QueuedRun>,
     pub definitions: Vec<DefinitionReport>,
+    /// The live sinks.
+    pub sinks: Vec<SinkStatus>,
     /// The live alerts.
     pub alerts: Vec<AlertStatus>,
     /// The problems, the worst first.
@@ -236,6 +241,7 @@ pub fn status_of(state: &CatalogState, ends: &TopicEnds, reads: &StreamsByVersio
             })
             .collect(),
         readers: Vec::new(),
+        sinks: Vec::new(),
         alerts: Vec::new(),
         problems: Vec::new(),
         revision: state.revision,
@@ -345,11 +351,13 @@ pub(crate) fn add_progress(runs: &mut [RunReport], state: &CatalogState, registr
 
 impl Status {
     pub(crate) fn from_facts(facts: &Facts, runs: &[RunRecord]) -> Status {
+        let status = status_of(&facts.state, &facts.ends, &reads(facts), runs);
         Status {
             readers: readers(&facts.state, facts.checkpoint_interval, facts.now),
             problems: problems(facts),
+            sinks: sinks(facts, &status.partitions),
             alerts: facts.alerts.iter().map(AlertFacts::status).collect(),
-            ..status_of(&facts.state, &facts.ends, &reads(facts), runs).with_building(facts).with_queued(facts).with_refused(&facts.refused)
+            ..status.with_building(facts).with_queued(facts).with_refused(&facts.refused)
         }
     }
 

@@ -16,6 +16,11 @@ use types::outage::Outage;
 /// What the outage is called, in `/readyz` and in `status`.
 pub const SINK_STALLED: &str = "records of a sink cannot be put out";
 
+/// How the error of an outage names sinks.
+const THE_SINK: &str = "the sink \"";
+const NOT_READ: &str = ", which is not read meanwhile: ";
+const BETWEEN_SINKS: &str = "; ";
+
 /// The pause after the second failure. A first one may be of the moment: the stream is read again at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -93,12 +98,21 @@ impl Stalls {
     pub(crate) fn outage(&self, now: Instant) -> Option<Outage> {
         let all = self.current(now);
         let since = all.iter().map(|(_, since)| *since).min()?;
-        let said = |(stall, _): &(&Stall, Instant)| {
-            format!("the sink \"{}\" over the stream \"{}\", which is not read meanwhile: {}", stall.sink, stall.stream, stall.error)
-        };
-        let error = all.iter().map(said).collect::<Vec<_>>().join("; ");
+        let said = |(stall, _): &(&Stall, Instant)| format!("{}{}\"{NOT_READ}{}", over_stream(&stall.sink), stall.stream, stall.error);
+        let error = all.iter().map(said).collect::<Vec<_>>().join(BETWEEN_SINKS);
         Some(Outage { what: SINK_STALLED, lasting: now.saturating_duration_since(since), error })
     }
+}
+
+/// Returns the error of one sink from that of an outage ([`SINK_STALLED`]).
+pub fn error_of_sink<'e>(outage: &'e str, sink: &str) -> Option<&'e str> {
+    let (_, of_sink) = outage.split_once(&over_stream(sink))?;
+    let (_, error) = of_sink.split_once(NOT_READ)?;
+    error.split(&format!("{BETWEEN_SINKS}{THE_SINK}")).next()
+}
+
+fn over_stream(sink: &str) -> String {
+    format!("{THE_SINK}{sink}\" over the stream \"")
 }
 
 impl Failing {

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use catalog::{AlertTransition, DefinitionKind, RunStatus};
-use committed::registry::LiveSink;
 use engine::events::format_timestamp;
 use engine::fresh::ViewVersion;
 use futures::future::BoxFuture;
@@ -14,13 +13,13 @@ use serde_json::Value;
 use serving::{ReadView, StatusReporter};
 use speed::{Stall, WorkerProgress};
 use types::tiles::Micros;
-use types::vector::{PartitionId, Vector};
+use types::vector::PartitionId;
 use types::{Result, TransitionKind};
 
 use super::gather::Services;
 use super::node::NodeSays;
 use super::problems::{Facts, Problem};
-use super::{AlertStatus, PartitionStatus, QueuedRun, RunReport, Status, ViewStatus};
+use super::{AlertStatus, PartitionStatus, QueuedRun, RunReport, SinkStatus, StalledReport, Status, ViewStatus};
 use crate::all_counted::AllCounted;
 use crate::dead_letters::NewestDeadLetters;
 use crate::installation::Installation;
@@ -166,26 +165,10 @@ struct ViewReport {
 
 #[derive(Debug, PartialEq, Serialize)]
 struct SinkReport {
-    sink: Arc<str>,
-    version: u32,
-    topic: Arc<str>,
-    /// The stream that it reads, if that is known.
-    stream: Option<Arc<str>>,
-    /// The records of all events before it are out.
-    position: Option<Vector>,
+    #[serde(flatten)]
+    status: SinkStatus,
     /// The records of the stream that are not read yet.
     waiting: Option<i64>,
-    paused_since: Option<String>,
-    /// Why it cannot be planned.
-    refused: Option<Arc<str>>,
-    /// Why the workers of this process do not read its stream.
-    stalled: Option<StalledReport>,
-}
-
-#[derive(Debug, PartialEq, Serialize)]
-struct StalledReport {
-    seconds: u64,
-    error: String,
 }
 
 #[derive(Serialize)]
@@ -231,13 +214,13 @@ fn freshness<'p>(places: impl Iterator<Item = &'p Place> + Clone) -> (Option<i64
 
 impl NodeReport {
     fn new(status: Status, known: &Known<'_>) -> NodeReport {
-        let Status { partitions, readers, views, runs, queued, alerts, problems, revision, .. } = status;
+        let Status { partitions, readers, views, runs, queued, sinks: live_sinks, alerts, problems, revision, .. } = status;
         let streams = streams(&partitions, known);
         let partitions: Vec<PartitionReport> =
             partitions.into_iter().zip(known.places).map(|(status, place)| partition(status, place)).collect();
         let mut views: Vec<ViewReport> = views.into_iter().map(|status| view(status, known)).collect();
         views.sort_by_cached_key(|view| (!needs_attention(&view.status), view.status.view.clone(), view.status.version));
-        let sinks = sinks(known);
+        let sinks = sinks(live_sinks, known);
         let mut alerts: Vec<AlertReport> = alerts.into_iter().map(|status| alert(status, known)).collect();
         alerts.sort_by_cached_key(|alert| (alert.status.run_by.is_some() && alert.status.waits.is_none(), alert.status.alert.clone()));
         let (waiting, complete_to) = freshness(known.places.iter());
@@ -318,32 +301,20 @@ fn view(status: ViewStatus, known: &Known<'_>) -> ViewReport {
 }
 
 /// The live sinks, those that put nothing out first.
-fn sinks(known: &Known<'_>) -> Vec<SinkReport> {
-    let committed = known.facts.state.vector();
-    let registry = &known.read_view.loaded.registry;
-    let mut reports: Vec<SinkReport> = registry.sinks.iter().map(|live| sink(live, &committed, known.places, known.stalls)).collect();
-    let is_stopped = |sink: &SinkReport| sink.stalled.is_some() || sink.refused.is_some() || sink.paused_since.is_some();
-    reports.sort_by_cached_key(|sink| (!is_stopped(sink), sink.sink.clone()));
+fn sinks(sinks: Vec<SinkStatus>, known: &Known<'_>) -> Vec<SinkReport> {
+    let mut reports: Vec<SinkReport> = sinks.into_iter().map(|status| sink(status, known.places, known.stalls)).collect();
+    let is_stopped = |sink: &SinkStatus| sink.stalled.is_some() || sink.refused.is_some() || sink.paused_since.is_some();
+    reports.sort_by_cached_key(|sink| (!is_stopped(&sink.status), sink.status.sink.clone()));
     reports
 }
 
-fn sink(live: &LiveSink, committed: &Vector, places: &[Place], stalls: &[(Stall, Duration)]) -> SinkReport {
-    let planned = live.plan.as_ref().ok().map(|plan| plan.stream.name.clone());
-    let stream = planned.or_else(|| live.reads.clone());
+/// The workers of this process know more than the outages: each of them says what it does not read.
+fn sink(status: SinkStatus, places: &[Place], stalls: &[(Stall, Duration)]) -> SinkReport {
     let of_stream = |stream: &Arc<str>| freshness(places.iter().filter(|place| place.id.stream == *stream)).0;
-    let of_sink = stalls.iter().filter(|(stall, _)| stall.sink == live.name);
+    let of_sink = stalls.iter().filter(|(stall, _)| stall.sink == status.sink);
     let stalled = of_sink.max_by_key(|(_, lasting)| *lasting);
-    SinkReport {
-        sink: live.name.clone(),
-        version: live.version,
-        topic: live.definition.topic.clone(),
-        position: stream.as_ref().map(|stream| committed.of_streams(std::slice::from_ref(stream))),
-        waiting: stream.as_ref().and_then(of_stream),
-        stream,
-        paused_since: live.paused_since.map(format_timestamp),
-        refused: live.plan.as_ref().err().cloned(),
-        stalled: stalled.map(|(stall, lasting)| StalledReport { seconds: lasting.as_secs(), error: stall.error.clone() }),
-    }
+    let stalled = stalled.map(|(stall, lasting)| StalledReport { seconds: lasting.as_secs(), error: stall.error.clone() });
+    SinkReport { waiting: status.stream.as_ref().and_then(of_stream), status: SinkStatus { stalled, ..status } }
 }
 
 fn alert(status: AlertStatus, known: &Known<'_>) -> AlertReport {

@@ -3,8 +3,8 @@
 use catalog::{Comparison, DefinitionKind, DefinitionStatus, RunStatus};
 
 use super::problems::{Problem, Severity, difference_text};
-use super::{AlertStatus, DefinitionReport, PartitionStatus, QueuedRun, RunReport, Status, ViewStatus};
-use crate::output::{count_of, size, table};
+use super::{AlertStatus, DefinitionReport, PartitionStatus, QueuedRun, RunReport, SinkStatus, Status, ViewStatus};
+use crate::output::{count_of, one_line, size, table};
 use crate::readers::SpeedProcess;
 use types::Strategy;
 
@@ -34,6 +34,10 @@ pub(super) fn status(status: &Status) -> String {
     if !status.queued.is_empty() {
         let header = ["queued", "version", "due since", "attempt", "events", "why"];
         parts.push(table(&header, status.queued.iter().map(queued)));
+    }
+    if !status.sinks.is_empty() {
+        let header = ["sink", "version", "status", "stream", "lag", "topic", "error"];
+        parts.push(table(&header, status.sinks.iter().map(sink)));
     }
     if !status.alerts.is_empty() {
         let header = ["alert", "version", "open", "transitions", "run by", "looked at"];
@@ -106,6 +110,18 @@ fn readers(readers: &[SpeedProcess]) -> String {
         readers.len(),
         readers.iter().map(what_it_reads).collect::<Vec<_>>().join(", ")
     )
+}
+
+fn sink(sink: &SinkStatus) -> Vec<String> {
+    vec![
+        sink.sink.to_string(),
+        sink.version.to_string(),
+        sink.state().to_owned(),
+        sink.stream.as_deref().unwrap_or("?").to_owned(),
+        sink.lag.map_or("?".to_owned(), |lag| lag.to_string()),
+        sink.topic.to_string(),
+        one_line(sink.error().unwrap_or("-")),
+    ]
 }
 
 fn alert(alert: &AlertStatus) -> Vec<String> {

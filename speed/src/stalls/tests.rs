@@ -36,6 +36,25 @@ fn a_stream_that_fails_again_is_left_out_for_longer_and_longer_and_the_others_ar
 }
 
 #[test]
+fn an_outage_names_the_error_of_each_sink() {
+    let (mut stalls, now) = (Stalls::default(), Instant::now());
+    let another = Stall { stream: "t".into(), sink: "another".into(), error: "no topic; it was deleted".into() };
+    for stall in [stall("s"), another] {
+        stalls.failed(stall.clone(), now);
+        stalls.failed(stall, now);
+    }
+    let outage = stalls.outage(now).unwrap().error;
+    assert_eq!(
+        outage,
+        "the sink \"scored\" over the stream \"s\", which is not read meanwhile: no right; \
+         the sink \"another\" over the stream \"t\", which is not read meanwhile: no topic; it was deleted"
+    );
+    assert_eq!(error_of_sink(&outage, "scored"), Some("no right"));
+    assert_eq!(error_of_sink(&outage, "another"), Some("no topic; it was deleted"));
+    assert_eq!(error_of_sink(&outage, "other"), None);
+}
+
+#[test]
 fn a_stream_that_is_read_again_without_a_failure_begins_anew() {
     let (mut stalls, now) = (Stalls::default(), Instant::now());
     stalls.failed(stall("s"), now);

@@ -1,6 +1,7 @@
 use catalog::{CatalogState, DefinitionRecord, DefinitionStatus, PauseRecord};
 use committed::registry::Registry;
 use engine::functions::Functions;
+use types::vector::Vector;
 
 use super::*;
 
@@ -47,22 +48,23 @@ async fn a_sink_says_where_it_is_and_why_it_puts_nothing_out() {
     let stalls = [stall("scored", 3), stall("scored", 240), stall("another", 900)];
 
     let live = registry(Vec::new()).await.sinks.remove(0);
-    let report = sink(&live, &committed, &places, &stalls);
-    let expected = SinkReport {
+    let report = sink(SinkStatus::new(&live, &committed, &[]), &places, &stalls);
+    let status = SinkStatus {
         sink: "scored".into(),
         version: 1,
         topic: "out".into(),
         stream: Some("s".into()),
         position: Some("s/0:3,s/1:4".parse().unwrap()),
-        waiting: Some(5),
+        lag: Some(0),
         paused_since: None,
         refused: None,
         stalled: Some(StalledReport { seconds: 240, error: "no right".into() }),
     };
-    assert_eq!(report, expected);
+    assert_eq!(report, SinkReport { status: status.clone(), waiting: Some(5) });
 
     let pause = PauseRecord { kind: DefinitionKind::Sink, name: "scored".into(), since: 1_000_000 };
     let live = registry(vec![pause]).await.sinks.remove(0);
-    let report = sink(&live, &committed, &places, &[]);
-    assert_eq!(report, SinkReport { paused_since: Some("1970-01-01T00:00:01Z".into()), stalled: None, ..expected });
+    let report = sink(SinkStatus::new(&live, &committed, &[]), &places, &[]);
+    let paused = SinkStatus { paused_since: Some("1970-01-01T00:00:01Z".into()), stalled: None, ..status };
+    assert_eq!(report, SinkReport { status: paused, waiting: Some(5) });
 }

@@ -1,0 +1,90 @@
+use std::collections::BTreeMap;
+
+use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, PartitionRecord, PauseRecord};
+use committed::registry::Registry;
+use engine::functions::Functions;
+use event_log::PartitionBounds;
+use types::vector::{Offset, PartitionId};
+
+use super::*;
+use crate::status::Status;
+use crate::status::problems::Failing;
+
+/// A stream of which 3 of 8 records are committed, and sinks over it.
+async fn facts() -> Facts {
+    let definition = |kind, name: &str, sql: &str| DefinitionRecord {
+        kind,
+        name: name.into(),
+        version: 1,
+        sql: sql.into(),
+        status: DefinitionStatus::Active,
+        created_at: 0,
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
+    };
+    let stream = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) WITH (topic = 'in', event_time = 'ts')";
+    let sink = |name: &str| {
+        let sql = format!("CREATE SINK {name} WITH (topic = 'of_{name}') AS SELECT e.id FROM s e");
+        definition(DefinitionKind::Sink, name, &sql)
+    };
+    let unplanned = "CREATE SINK unplanned WITH (topic = 'of_unplanned') AS SELECT e.gone FROM s e";
+    let definitions = [
+        definition(DefinitionKind::Stream, "s", stream),
+        definition(DefinitionKind::Sink, "unplanned", unplanned),
+        sink("alive"),
+        sink("paused"),
+        sink("scored"),
+    ];
+    let partition = PartitionRecord {
+        id: PartitionId::new("s", 0),
+        next_offset: Offset(3),
+        log_identity: "log".into(),
+        clock: None,
+        max_event_time: None,
+        complete_to: None,
+    };
+    let state = CatalogState {
+        definitions: definitions.into_iter().collect(),
+        partitions: [(partition.id.clone(), partition)].into(),
+        pauses: vec![PauseRecord { kind: DefinitionKind::Sink, name: "paused".into(), since: 1_000_000 }],
+        ..CatalogState::default()
+    };
+    let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
+    let error = "the sink \"scored\" over the stream \"s\", which is not read meanwhile: no right".into();
+    Facts {
+        ends: BTreeMap::from([("s".into(), Ok(vec![PartitionBounds { partition: 0, begin: Offset(0), end: Offset(8) }]))]),
+        failing: vec![Failing { what: speed::SINK_STALLED.into(), seconds: 240, error }],
+        registry: Some(Ok(registry)),
+        state,
+        ..Facts::default()
+    }
+}
+
+#[tokio::test]
+async fn each_sink_has_a_line_with_what_holds_it_up() {
+    let status = Status::from_facts(&facts().await, &[]);
+    let text = status.text();
+    let line = |sink: &str| -> Vec<&str> {
+        let line = text.lines().find(|line| line.starts_with(&format!("{sink} "))).unwrap_or_else(|| panic!("{sink} in {text}"));
+        line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
+    };
+    assert_eq!(line("sink"), ["sink", "version", "status", "stream", "lag", "topic", "error"]);
+    assert_eq!(line("alive"), ["alive", "1", "live", "s", "5", "of_alive", "-"]);
+    assert_eq!(line("paused"), ["paused", "1", "paused", "s", "5", "of_paused", "-"]);
+    assert_eq!(line("scored"), ["scored", "1", "stalled", "s", "5", "of_scored", "no right"]);
+    let unplanned = line("unplanned");
+    assert_eq!(unplanned[..6], ["unplanned", "1", "cannot be planned", "s", "5", "of_unplanned"]);
+    assert_ne!(unplanned[6], "-", "{unplanned:?}");
+
+    let scored = status.sinks.iter().find(|sink| &*sink.sink == "scored").unwrap();
+    assert_eq!(scored.position, Some("s/0:3".parse().unwrap()));
+    assert_eq!(scored.stalled, Some(StalledReport { seconds: 240, error: "no right".into() }));
+}
+
+#[tokio::test]
+async fn without_an_answer_of_the_log_the_lag_is_not_known() {
+    let ends = BTreeMap::from([("s".into(), Err("broker is down".into()))]);
+    let status = Status::from_facts(&Facts { ends, ..facts().await }, &[]);
+    assert!(status.sinks.iter().all(|sink| sink.lag.is_none()), "{:?}", status.sinks);
+}
