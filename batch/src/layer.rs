@@ -80,14 +80,11 @@ pub struct RunSettings {
     /// A snapshot has one bucket for about this many events, at most 256 buckets: [`EVENTS_PER_BUCKET`] outside of
     /// tests.
     pub events_per_bucket: u64,
-    /// A recomputation reads the archive in slices of about this many events, and saves what it has after each:
-    /// [`EVENTS_PER_SLICE`] outside of tests.
+    /// A recomputation reads the archive in slices of about this many events, and saves what it has after each.
     pub events_per_slice: u64,
 }
 
 pub const EVENTS_PER_BUCKET: u64 = 500_000;
-/// What a run computes in about a minute.
-pub const EVENTS_PER_SLICE: u64 = 32_000_000;
 pub const REPORT_EVERY: Duration = Duration::from_secs(5);
 
 impl RunSettings {

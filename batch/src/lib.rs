@@ -86,7 +86,7 @@ pub use decide::{RunTime, switch_version, version_to_run};
 pub use events::{CheckpointEvents, ReplayLog};
 pub use history::Known;
 pub use join::LocalCopies;
-pub use layer::{Batch, EVENTS_PER_BUCKET, EVENTS_PER_SLICE, REPORT_EVERY, RunSettings};
+pub use layer::{Batch, EVENTS_PER_BUCKET, REPORT_EVERY, RunSettings};
 pub use lease::KeepLease;
 pub use mode::{REPLAYED_A_SECOND, ReplayFrom, ReplayRequest, RunMode};
 pub use plan::{FileTotals, RunPlan};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use catalog::{CatalogState, CheckpointRecord, RunRecord, checkpoints_after};
+use catalog::{CatalogState, CheckpointRecord, RunRecord, checkpoints_after, draft_to_resume};
 use committed::lacking::{Lacking, SplitCheckpoints, archive_files_read, events_of, split_lacking};
 use committed::registry::{LiveView, Registry};
 use serde::Serialize;
@@ -37,6 +37,8 @@ pub struct RunPlan {
     pub checkpoints: usize,
     /// The archived events whose states it would read or compute.
     pub events: i64,
+    /// How many of these events an earlier run had read that ended early: this one would go on from there.
+    pub resumed: i64,
     /// How many of these events would be read from the log.
     pub replayed: i64,
     pub states_objects: FileTotals,
@@ -85,6 +87,7 @@ impl Batch {
                 events: inputs.archive(&state, live).iter().map(|file| file.rows).sum(),
                 archive: inputs.archive(&state, live).iter().collect(),
                 written_bytes: before.map(|before| before.state_files().map(|file| file.bytes).sum()),
+                resumed: draft_to_resume(&state, &live.name, version, now).map_or(0, |draft| draft.events),
                 ..empty(live, strategy, inputs.cut)
             },
             Basis::Checkpoints(why) => RunPlan {
@@ -158,6 +161,7 @@ fn empty(live: &LiveView, strategy: Strategy, cut: Vector) -> RunPlan {
         cut,
         checkpoints: 0,
         events: 0,
+        resumed: 0,
         replayed: 0,
         states_objects: FileTotals::default(),
         archive: FileTotals::default(),

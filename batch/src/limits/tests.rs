@@ -27,7 +27,7 @@ fn settings(memory_limit_bytes: usize) -> RunSettings {
         lease: Duration::from_secs(30),
         report_every: crate::REPORT_EVERY,
         events_per_bucket: crate::EVENTS_PER_BUCKET,
-        events_per_slice: crate::EVENTS_PER_SLICE,
+        events_per_slice: 16,
     }
 }
 

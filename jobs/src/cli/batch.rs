@@ -105,6 +105,9 @@ fn plan_text(plan: &RunPlan) -> String {
     let mut text = format!("a run of {view} (version {version}) would be {}{why}\n", plan.strategy.name());
     let files = |of: &FileTotals| format!("{} ({})", of.files, size(of.bytes));
     text += &format!("  events          {events}\n");
+    if plan.resumed > 0 {
+        text += &format!("  read already    {} by a run that ended early\n", count_of(plan.resumed, "event"));
+    }
     if plan.strategy != Strategy::Full {
         text += &format!("  checkpoints     {}\n  states objects  {}\n", plan.checkpoints, files(&plan.states_objects));
     }

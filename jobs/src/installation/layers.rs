@@ -104,7 +104,7 @@ impl Installation {
             lease: self.settings.batch.lease,
             report_every: batch::REPORT_EVERY,
             events_per_bucket: batch::EVENTS_PER_BUCKET,
-            events_per_slice: batch::EVENTS_PER_SLICE,
+            events_per_slice: self.settings.batch.slice_events.into(),
         };
         let (catalog, storage, functions) = (self.catalog.clone(), self.storage.clone(), self.functions.clone());
         Batch::new(catalog, storage, self.replay_log(), functions, settings, &*self.worker).with_copies(self.copies.clone())

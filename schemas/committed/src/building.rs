@@ -10,8 +10,10 @@ use crate::registry::LiveView;
 pub struct BuildProgress {
     /// Of these archived events
     pub events: i64,
-    /// the run under way has read this many.
+    /// the run under way has read this many,
     pub events_read: i64,
+    /// or an earlier one, which ended early, had read this many of them.
+    pub resumed: i64,
     /// When that run began; `None` while none runs.
     pub began: Option<Micros>,
 }
@@ -30,7 +32,8 @@ impl BuildProgress {
         let bounds = ArchiveBounds { cut: run.and_then(|run| run.cut.as_ref()), oldest: view.plan.oldest_kept(t), newest: None };
         let events = archive_files(state, &streams, bounds).iter().map(|file| file.rows).sum();
         let events_read = run.map_or(0, |run| run.events_read.clamp(0, events));
-        BuildProgress { events, events_read, began: run.and_then(|run| run.started_at) }
+        let resumed = run.and_then(|run| run.draft.as_ref()).map_or(0, |draft| draft.resumed.clamp(0, events_read));
+        BuildProgress { events, events_read, resumed, began: run.and_then(|run| run.started_at) }
     }
 
     /// Below 100: what is read is still to be written.
@@ -42,7 +45,8 @@ impl BuildProgress {
     pub fn seconds_left(&self, now: Micros) -> Option<i64> {
         let elapsed = now.saturating_sub(self.began?).max(0);
         let left = i128::from(self.events - self.events_read) * i128::from(elapsed);
-        (self.events_read > 0).then(|| i64::try_from(left / i128::from(self.events_read) / 1_000_000).unwrap_or(i64::MAX))
+        let read = self.events_read - self.resumed;
+        (read > 0).then(|| i64::try_from(left / i128::from(read) / 1_000_000).unwrap_or(i64::MAX))
     }
 
     /// `43 %, about 2 min`; `waits for its run`.

@@ -200,7 +200,7 @@ async fn run(harness: &Harness) {
         lease: Duration::from_secs(30),
         report_every: batch::REPORT_EVERY,
         events_per_bucket: batch::EVENTS_PER_BUCKET,
-        events_per_slice: batch::EVENTS_PER_SLICE,
+        events_per_slice: u64::MAX,
     };
     let (catalog, storage, functions) = (harness.catalog.clone(), harness.storage.clone(), harness.functions.clone());
     let batch = Batch::new(catalog, storage, harness.replay_log(), functions, settings, "harness");

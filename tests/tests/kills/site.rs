@@ -97,7 +97,7 @@ impl Site {
         let log = if is_kafka { of_kafka } else { String::new() };
         let settings = format!(
             "[storage]\nurl = \"{}\"\n[catalog]\nurl = \"{}\"\n[speed]\ngroup = \"{group}_{topic}\"\ncheckpoint_interval = \"{checkpoint_interval}\"\nmax_future = \"10s\"\n\
-             [archive]\ncompact_after = \"1s\"\n[batch]\nlease = \"2s\"\ncollect_every = \"100ms\"\n\
+             [archive]\ncompact_after = \"1s\"\n[batch]\nlease = \"2s\"\nslice_events = 200\ncollect_every = \"100ms\"\n\
              [serving]\nhttp = \"{http}\"\nclock = \"event\"\nlease = \"1s\"\ncache_dir = \"cache\"\n[log]\nurl = \"{}\"\npartitions = 3\n{log}",
             urls.storage, urls.catalog, urls.log
         );

@@ -33,6 +33,10 @@ pub struct BatchSettings {
     /// The folder for spilled data. Default: absent or empty, the system's temporary folder.
     #[serde(deserialize_with = "fields::optional_path")]
     pub temp_dir: Option<PathBuf>,
+    /// A recomputation reads the archive in slices of about this many events, and saves its work after each. Default:
+    /// 32000000.
+    #[serde(deserialize_with = "fields::count")]
+    pub slice_events: u32,
     /// How long a run's lease lives without being renewed: if a run's process dies, another may run the view after this
     /// time. At least `1s`. Default: `30s`.
     #[serde(deserialize_with = "fields::lease")]
@@ -68,6 +72,7 @@ impl Default for BatchSettings {
             memory_limit: 4 << 30,
             threads: default_workers(),
             temp_dir: None,
+            slice_events: 32_000_000,
             lease: Duration::from_secs(30),
             collect_every: Duration::from_secs(60),
         }
