@@ -7,6 +7,7 @@ use arrow::datatypes::{DataType, FieldRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use engine::plan::{ColumnKind, ViewPlan};
 use engine::states::FailedValue;
+use serde_json::Value;
 use types::failures::Failures;
 
 /// Prefixes the text of a DOUBLE. Text with it is compared as a number, all other text exactly.
@@ -73,8 +74,27 @@ pub fn positions<'a>(parts: impl IntoIterator<Item = &'a Failures>) -> Vec<(i32,
 pub fn same(a: &str, b: &str, scale: f64) -> bool {
     let (Some(a), Some(b)) = (a.strip_prefix(FLOAT), b.strip_prefix(FLOAT)) else { return a == b };
     match (a.parse::<f64>(), b.parse::<f64>()) {
-        (Ok(x), Ok(y)) if x.is_finite() && y.is_finite() => (x - y).abs() <= tolerance(x, y, scale),
-        (Ok(x), Ok(y)) => x.is_nan() == y.is_nan() && (x.is_nan() || x == y),
+        (Ok(x), Ok(y)) => same_floats(x, y, scale),
+        _ => a == b,
+    }
+}
+
+fn same_floats(x: f64, y: f64, scale: f64) -> bool {
+    match x.is_finite() && y.is_finite() {
+        true => (x - y).abs() <= tolerance(x, y, scale),
+        false => x.is_nan() == y.is_nan() && (x.is_nan() || x == y),
+    }
+}
+
+/// The same for values in the JSON of records. Decimals may end in zeros.
+pub fn same_json(a: &Value, b: &Value, scale: f64) -> bool {
+    let without_zeros = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    match (a, b) {
+        (Value::Number(x), Value::Number(y)) if x.is_f64() || y.is_f64() => same_floats(x.as_f64().unwrap(), y.as_f64().unwrap(), scale),
+        (Value::String(x), Value::String(y)) => without_zeros(x) == without_zeros(y),
         _ => a == b,
     }
 }

@@ -37,36 +37,36 @@ use crate::grammar::{Event, fails, leaves_out, view};
 
 mod full_disk;
 
-const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT, j INT, x BIGINT, d DECIMAL(18,2), f DOUBLE, \
+pub const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT, j INT, x BIGINT, d DECIMAL(18,2), f DOUBLE, \
     u TEXT, b BOOLEAN) WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10m', key = 'k')";
 const PARTITIONS: u32 = 3;
-const BASE: Micros = 1_772_366_400_000_000;
-const DAY: Micros = 86_400_000_000;
+pub const BASE: Micros = 1_772_366_400_000_000;
+pub const DAY: Micros = 86_400_000_000;
 /// The lowest memory limit of a run.
 const LITTLE_MEMORY_BYTES: usize = 16 << 20;
-const TEXTS: [&str; 5] = ["", "3", "é\u{1F600}", "a \"quoted\" \\ one", "\u{0}"];
+pub const TEXTS: [&str; 5] = ["", "3", "é\u{1F600}", "a \"quoted\" \\ one", "\u{0}"];
 
 #[derive(Debug, Clone)]
-struct Row {
-    id: u16,
-    ts: Micros,
-    k: Option<usize>,
-    j: Option<i32>,
-    x: Option<i64>,
+pub struct Row {
+    pub id: u16,
+    pub ts: Micros,
+    pub k: Option<usize>,
+    pub j: Option<i32>,
+    pub x: Option<i64>,
     /// In hundredths.
-    d: Option<i64>,
-    f: Option<f64>,
-    u: Option<usize>,
-    b: Option<bool>,
+    pub d: Option<i64>,
+    pub f: Option<f64>,
+    pub u: Option<usize>,
+    pub b: Option<bool>,
 }
 
 impl Row {
-    fn event(&self) -> Event {
+    pub fn event(&self) -> Event {
         Event { k: text(self.k), j: self.j, x: self.x, d: self.d, u: text(self.u), b: self.b }
     }
 }
 
-fn text(at: Option<usize>) -> Option<&'static str> {
+pub fn text(at: Option<usize>) -> Option<&'static str> {
     at.map(|at| TEXTS[at])
 }
 
@@ -93,7 +93,7 @@ enum Step {
 /// What each case ends with.
 const LAST: [Step; 5] = [Step::Checkpoint, Step::Run, Step::Compact, Step::RunFull, Step::RestartNode];
 
-fn row() -> impl Strategy<Value = Row> {
+pub fn row() -> impl Strategy<Value = Row> {
     let age = prop_oneof![0..120_000_000i64, 0..7_200_000_000i64, 0..100 * DAY, Just(0), Just(DAY), Just(3_600_000_000)];
     let x = prop_oneof![8 => -1_000i64..1_000, 1 => Just(4_000_000_000_000i64), 1 => Just(-4_000_000_000_000i64)];
     let d = prop_oneof![8 => -100_000i64..100_000, 1 => Just(999_999_999_999_999_999i64 / 100), 1 => Just(-1i64)];
@@ -337,7 +337,7 @@ impl Installation {
     }
 }
 
-async fn expected(view: &LiveView, events: &[&(i32, i64, Row)], t: Micros) -> [Vec<RecordBatch>; 2] {
+pub async fn expected(view: &LiveView, events: &[&(i32, i64, Row)], t: Micros) -> [Vec<RecordBatch>; 2] {
     let definitions = Definitions {
         streams: vec![parse::parse_stream(STREAM).unwrap()],
         views: vec![(*view.definition).clone()],
@@ -356,7 +356,7 @@ async fn expected(view: &LiveView, events: &[&(i32, i64, Row)], t: Micros) -> [V
     [session.sql(&plain.sql).await.unwrap().collect().await.unwrap(), past]
 }
 
-fn json(row: &Row) -> String {
+pub fn json(row: &Row) -> String {
     let json_text = |at: Option<usize>| serde_json::to_string(&text(at)).unwrap();
     let or_null = |value: Option<String>| value.unwrap_or_else(|| "null".into());
     let hundredths = row.d.map(|d| format!("\"{}{}.{:02}\"", if d < 0 { "-" } else { "" }, d.abs() / 100, d.abs() % 100));
@@ -413,13 +413,13 @@ async fn holds(sql: &str, steps: &[Step]) {
 }
 
 /// Tasks that are still running get a second to end.
-fn run(case: impl Future<Output = ()>) {
+pub fn run(case: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(case);
     runtime.shutdown_timeout(Duration::from_secs(1));
 }
 
-fn cases() -> u32 {
+pub fn cases() -> u32 {
     std::env::var("BASESTREAM_LAW_LAYER_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(16)
 }
 

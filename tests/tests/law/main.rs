@@ -3,11 +3,12 @@
 //!
 //! The layers' own code builds states, merges them and answers from them. The expected side is the SELECT rewritten as
 //! text and run over the events by DataFusion alone. `states` checks the law for the functions, `layers` for the log,
-//! the workers, the runs and the nodes.
+//! the workers, the runs and the nodes. `decisions` holds what sinks and alerts put out against the same SELECT.
 
 #![allow(clippy::unwrap_used)]
 
 mod compare;
+mod decisions;
 mod grammar;
 mod graphs;
 mod layers;
