@@ -62,7 +62,7 @@ pub(crate) struct RecoveredState {
 }
 
 impl Evaluation {
-    /// Continues from the recovered state. No time before the last transitions is evaluated.
+    /// Continues from the recovered state. No time before the last round is evaluated.
     pub(crate) fn new(alert: &LiveAlert, plan: Arc<AlertPlan>, left: RecoveredState) -> Self {
         let RecoveredState { open, ceased, at, last_round } = left;
         let (resolve, repeat) = (alert.definition.resolve, alert.definition.repeat);
@@ -119,7 +119,8 @@ impl Evaluation {
         outbox: &mut Outbox<'_>,
     ) -> Result<Option<Micros>> {
         let loaded = read_view.view(&self.plan.view.view)?;
-        let Some(t) = self.time_of(read_view, &loaded.live, complete_to).filter(|t| *t >= self.at && loaded.keeps(*t)) else {
+        let last_round = self.goes_on_from.unwrap_or(self.at);
+        let Some(t) = self.time_of(read_view, &loaded.live, complete_to).filter(|t| *t >= last_round && loaded.keeps(*t)) else {
             return Ok(None);
         };
         let position = read_view.vector.of_streams(&loaded.live.streams());

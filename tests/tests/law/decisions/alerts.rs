@@ -289,3 +289,34 @@ proptest! {
         run(holds(&watched, &looks));
     }
 }
+
+/// Two late events, each read when it is out of the window. At the time that is committed both would have been in it,
+/// and the process that takes over reads on from there.
+#[test]
+fn an_alert_is_not_evaluated_for_a_time_before_that_of_its_last_look() {
+    let row = Row { id: 0, ts: BASE, k: None, j: None, x: None, d: None, f: None, u: None, b: None };
+    let look = |before, events: &[(usize, Micros)]| Look {
+        before,
+        gap: 70 * SECOND,
+        events: events.iter().map(|(key, age)| (*key, (*age, row.clone()))).collect(),
+        newest: row.clone(),
+        others: Vec::new(),
+        killed_after: None,
+    };
+    let looks = [
+        look(Before::Nothing, &[]),
+        look(Before::Restart, &[(1, 75 * SECOND)]),
+        look(Before::Nothing, &[(1, 144 * SECOND)]),
+        look(Before::Kill, &[]),
+    ];
+    let watched = Watched {
+        partitions: 1,
+        checkpoint_interval: Duration::from_secs(3_600),
+        condition: CONDITIONS[0],
+        filter: "",
+        window: WINDOWS[0],
+        often: 2,
+        resolve: [true; 3],
+    };
+    run(holds(&watched, &looks));
+}
