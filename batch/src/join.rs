@@ -21,7 +21,7 @@ use datafusion::physical_expr::utils::collect_columns;
 use engine::plan::links::{LinkPlan, PairRange};
 use engine::plan::{ColumnKind, ViewPlan};
 use engine::states::{FailedRows, SortedRun, StateRows, conform};
-use engine::walk::{EdgeLayers, SnapshotEdges};
+use engine::walk::{EdgeLayers, EdgeStarts, SnapshotEdges};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use storage::{BucketFile, BucketWriter, ESTIMATED, JOIN_FORMAT, Manifest, MaterialisedJoin, ObjectStorage, read_bucket, read_file_as};
 use tokio::sync::mpsc;
@@ -38,7 +38,7 @@ mod expired;
 mod local;
 
 use crate::basis::is_lost;
-use changed::{Added, Changed, JoinChanges, JoinTimes, by_part, changed, keys_of};
+use changed::{Added, JoinChanges, JoinTimes, by_part, changed, keys_of};
 pub(crate) use copies::CopiedTier;
 pub use copies::LocalCopies;
 pub(crate) use expired::without_expired;
@@ -120,14 +120,14 @@ impl Join {
     }
 
     /// `changed` is `None` if it was too much.
-    fn changes(&self, state: &CatalogState, joined: &MaterialisedJoin, changed: Option<Changed>) -> Option<JoinChanges> {
-        let Changed { near, far } = changed?;
+    fn changes(&self, state: &CatalogState, joined: &MaterialisedJoin, changed: Option<EdgeStarts>) -> Option<JoinChanges> {
+        let EdgeStarts { near, far } = changed?;
         let near = if_readable(by_part(&self.view, near, self.edges.parts()))?;
         let lost = joined.files.iter().filter(|file| is_lost(state, &file.path)).map(|file| file.bucket).collect();
         Some(JoinChanges { near, far, joined: joined.clone(), lost })
     }
 
-    async fn changed_in(&self, part: u32, old: Option<&BucketFile>, t: Micros) -> Result<Changed> {
+    async fn changed_in(&self, part: u32, old: Option<&BucketFile>, t: Micros) -> Result<EdgeStarts> {
         let plan = &self.view.plan;
         let mut rows = Vec::new();
         if let Some(file) = old {
@@ -285,15 +285,15 @@ fn rows_of(edges: &SnapshotEdges) -> usize {
     edges.0.iter().flat_map(|tier| &tier.0).map(|(run, _)| run.rows()).sum()
 }
 
-async fn changed_in_run(added: Arc<Added>, (run, is_added): (Arc<SortedRun>, bool)) -> Result<Changed> {
+async fn changed_in_run(added: Arc<Added>, (run, is_added): (Arc<SortedRun>, bool)) -> Result<EdgeStarts> {
     tokio::task::spawn_blocking(move || added.changed_in(&run, is_added)).await?
 }
 
 /// Collects what changed. `None` if that is too much.
-async fn all(changed: impl Stream<Item = Result<Changed>>) -> Result<Option<Changed>> {
+async fn all(changed: impl Stream<Item = Result<EdgeStarts>>) -> Result<Option<EdgeStarts>> {
     let mut changed = std::pin::pin!(changed);
-    let mut all = Changed::default();
-    while let Some(Changed { near, far }) = changed.try_next().await? {
+    let mut all = EdgeStarts::default();
+    while let Some(EdgeStarts { near, far }) = changed.try_next().await? {
         all.near.extend(near);
         all.far.extend(far);
         if all.near.len() + all.far.len() > MOST_CHANGED {

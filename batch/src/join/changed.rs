@@ -1,9 +1,5 @@
 //! Determines which keys' rows may have changed since the previous snapshot: those that are reached over an edge that
-//! is new, gone or different, or that entered or left a window.
-//!
-//! A row depends on its key's near edges, and on the far edges of the nodes they lead to. A changed near edge therefore
-//! affects its own key (new near edges with old and new far edges). A changed far edge affects the keys with near edges
-//! to its node (old near edges with new far edges). No other key is joined again.
+//! is new, gone or different, or that entered or left a window ([`EdgeStarts`]). No other key is joined again.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
@@ -14,17 +10,15 @@ use arrow::compute::take;
 use committed::registry::LiveView;
 use engine::plan::links::LinkPlan;
 use engine::states::{StateRows, bucket_of, levels, tiles};
-use engine::walk::{EdgeLayers, PartChunk, SnapshotEdges};
+use engine::walk::{EdgeLayers, EdgeStarts, PartChunk, SnapshotEdges};
 use storage::MaterialisedJoin;
 use types::Result;
 use types::tiles::Micros;
 
 mod added;
 mod compare;
-mod edge_starts;
 
 pub(super) use added::Added;
-pub(super) use edge_starts::Changed;
 
 use compare::{Comparing, RowPosition};
 
@@ -106,7 +100,7 @@ pub(super) fn keys_of(
 }
 
 /// Returns what changed in one bucket between the rows of two snapshots.
-pub(super) fn changed(view: &LiveView, links: &LinkPlan, old: &[StateRows], new: &[StateRows], times: JoinTimes) -> Result<Changed> {
+pub(super) fn changed(view: &LiveView, links: &LinkPlan, old: &[StateRows], new: &[StateRows], times: JoinTimes) -> Result<EdgeStarts> {
     let comparing = Comparing::new(view, links, old, new, times)?;
     let (mut in_old, mut in_new) = (vec![Vec::new(); old.len()], vec![Vec::new(); new.len()]);
     let (mut left, mut right) = (Cursor::start(old)?, Cursor::start(new)?);
@@ -133,10 +127,10 @@ pub(super) fn changed(view: &LiveView, links: &LinkPlan, old: &[StateRows], new:
             right = right.map(|at| at.next(new)).transpose()?.flatten();
         }
     }
-    let mut found = Changed::default();
+    let mut found = EdgeStarts::default();
     for (chunks, rows) in [(old, in_old), (new, in_new)] {
         for (chunk, rows) in chunks.iter().zip(rows).filter(|(_, rows)| !rows.is_empty()) {
-            found.add(view, links, chunk, rows)?;
+            found.add(&view.codec, links, chunk, rows)?;
         }
     }
     Ok(found)

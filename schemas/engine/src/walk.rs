@@ -17,10 +17,12 @@ use crate::plan::links::{ConditionIndex, LinkPlan, Side};
 use crate::states::values::{FailedValue, Values};
 use crate::states::{KeyCodec, Probe};
 use types::Result;
-use types::tiles::{Micros, Span};
+use types::tiles::{Micros, RowTime, Span};
 
 mod alive;
 mod degree;
+mod edge_starts;
+mod edge_times;
 mod edges;
 mod estimate;
 mod ids;
@@ -30,16 +32,21 @@ mod meet;
 mod merge;
 mod node_index;
 mod paths;
+mod reverse;
+mod revived;
 mod scan;
 mod seen;
 
 use degree::Threshold;
-use edges::{EdgeSet, NodeAt};
+use edges::{EdgeSet, NodeAt, batches};
 use meet::{Meeting, MeetingEdge, NodeNumber};
 use merge::{MergedPairs, Merging};
 
+pub use edge_starts::EdgeStarts;
+pub use edge_times::EdgeTimes;
 pub use layers::{EdgeLayers, LayerRows, NodeProbe, PartChunk, SnapshotEdges, TierEdges};
 pub use node_index::NodeIndex;
+pub use reverse::ReverseEdges;
 pub use seen::{LinkedView, NoEdges};
 
 /// Near edges that are held at once, of as many keys as that is.
@@ -55,6 +62,8 @@ pub struct Walk<'a> {
     pub links: &'a LinkPlan,
     pub layers: &'a dyn EdgeLayers,
     pub t: Micros,
+    /// Whether events of later tiles count too.
+    row_time: RowTime,
     cancel_check: &'a CancelCheck<'a>,
 }
 
@@ -77,12 +86,19 @@ pub struct Walked {
 
 impl<'a> Walk<'a> {
     pub fn new(plan: &'a ViewPlan, codec: &'a KeyCodec, links: &'a LinkPlan, layers: &'a dyn EdgeLayers, t: Micros) -> Self {
-        Self { plan, codec, links, layers, t, cancel_check: &|| Ok(()) }
+        Self { plan, codec, links, layers, t, row_time: t.into(), cancel_check: &|| Ok(()) }
     }
 
     /// The same, ended by an error of `cancel_check`.
     pub fn cancelled_by(self, cancel_check: &'a CancelCheck<'a>) -> Self {
         Self { cancel_check, ..self }
+    }
+
+    /// The same without the events that lie after the hop of the walk's time ([`RowTime::up_to`]), where edges keep
+    /// tiles.
+    #[must_use]
+    pub fn up_to_its_time(self) -> Self {
+        Self { row_time: RowTime::up_to(self.t), ..self }
     }
 
     /// The rows of these group keys (a column each, in the order of the view's keys). Keys are walked together as long
@@ -280,22 +296,6 @@ struct Nodes<'a> {
 struct ReachedNode {
     edge: u32,
     node: NodeNumber,
-}
-
-/// Runs of nodes that have about this many edges together.
-fn batches(nodes: &[NodeAt<'_>], edges: usize) -> Vec<std::ops::Range<usize>> {
-    let (mut batches, mut from, mut held) = (Vec::new(), 0, 0);
-    for (index, node) in nodes.iter().enumerate() {
-        if held > 0 && held + node.rows > edges {
-            batches.push(from..index);
-            (from, held) = (index, 0);
-        }
-        held += node.rows;
-    }
-    if from < nodes.len() {
-        batches.push(from..nodes.len());
-    }
-    batches
 }
 
 #[cfg(test)]

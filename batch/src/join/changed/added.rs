@@ -8,13 +8,12 @@ use arrow::compute::take;
 use committed::registry::LiveView;
 use engine::plan::links::{EdgeKind, LinkPlan};
 use engine::states::{SortedRun, StateRows, bucket_of, tiles};
-use engine::walk::SnapshotEdges;
+use engine::walk::{EdgeStarts, SnapshotEdges};
 use types::Result;
 use types::tiles::Micros;
 
 use super::JoinTimes;
 use super::compare::{Edge, LastSeen, Passed, edges, passed, side};
-use super::edge_starts::Changed;
 
 /// A snapshot before a run, and what the run adds to it.
 pub(in crate::join) struct Added {
@@ -60,8 +59,8 @@ impl Added {
     }
 
     /// Returns what changed among the edges of a run.
-    pub(in crate::join) fn changed_in(&self, run: &SortedRun, is_added: bool) -> Result<Changed> {
-        let mut found = Changed::default();
+    pub(in crate::join) fn changed_in(&self, run: &SortedRun, is_added: bool) -> Result<EdgeStarts> {
+        let mut found = EdgeStarts::default();
         for chunk in run.chunks() {
             let rows = match &self.passing {
                 Passing::Full { .. } if is_added => (0..chunk.len() as u32).collect(),
@@ -69,7 +68,7 @@ impl Added {
                 Passing::Liveness { near, far } => self.changed_edges(chunk, is_added, near, far)?,
             };
             if !rows.is_empty() {
-                found.add(&self.view, &self.links, chunk, rows)?;
+                found.add(&self.view.codec, &self.links, chunk, rows)?;
             }
         }
         Ok(found)

@@ -85,9 +85,9 @@ impl World {
         let delta = self.edges(added, t.1).await;
         kept.0.extend(self.edges(added, t.1).await.0);
         let added = Added::new(&self.view, &self.links, tiers, delta, JoinTimes { before: t.0, now: t.1 });
-        let mut found = Changed::default();
+        let mut found = EdgeStarts::default();
         for (run, is_added) in added.runs() {
-            let Changed { near, far } = added.changed_in(&run, is_added).unwrap();
+            let EdgeStarts { near, far } = added.changed_in(&run, is_added).unwrap();
             found.near.extend(near);
             found.far.extend(far);
         }
@@ -95,7 +95,7 @@ impl World {
     }
 
     /// The devices whose rows may have changed.
-    fn devices(&self, edges: &SnapshotEdges, found: &Changed) -> Vec<String> {
+    fn devices(&self, edges: &SnapshotEdges, found: &EdgeStarts) -> Vec<String> {
         let keys = keys_of(&self.view, &self.links, edges, 0, &found.near, &found.far).unwrap();
         if keys.is_empty() {
             return Vec::new();

@@ -27,11 +27,11 @@ pub(super) const ROWS_AT_ONCE: usize = 16_384;
 pub(crate) fn merged_states(
     plan: &ViewPlan,
     pieces: &Pieces<'_>,
-    t: Micros,
+    time: impl Into<RowTime>,
     usage: Use,
     keys: usize,
 ) -> Result<(Vec<ArrayRef>, Vec<Option<u32>>)> {
-    let selection = RangeSelection::for_ranges(plan, &[usage.range], pieces, keys, t)?;
+    let selection = RangeSelection::for_ranges(plan, &[usage.range], pieces, keys, time)?;
     let row_of_key = selection.groups_of(0).iter().map(|group| Some(*group).filter(|group| *group != NO_GROUP)).collect();
     if selection.group_count == 0 {
         let fields = plan.state(usage.state).fields.iter();

@@ -22,7 +22,7 @@ use types::{Error, Result};
 
 /// A node, and where its edges are found.
 pub(super) struct NodeAt<'a> {
-    layers: Vec<LayerRows<'a>>,
+    pub(super) layers: Vec<LayerRows<'a>>,
     /// State rows of them in all layers.
     pub(super) rows: usize,
     /// The threshold, once it was asked for.
@@ -51,6 +51,22 @@ impl<'a> NodeAt<'a> {
         let threshold = degree::threshold(walk, side, &self.layers)?;
         Ok(*self.known.get_or_init(|| threshold))
     }
+}
+
+/// Runs of nodes that have about this many edges together.
+pub(super) fn batches(nodes: &[NodeAt<'_>], edges: usize) -> Vec<Range<usize>> {
+    let (mut batches, mut from, mut held) = (Vec::new(), 0, 0);
+    for (index, node) in nodes.iter().enumerate() {
+        if held > 0 && held + node.rows > edges {
+            batches.push(from..index);
+            (from, held) = (index, 0);
+        }
+        held += node.rows;
+    }
+    if from < nodes.len() {
+        batches.push(from..nodes.len());
+    }
+    batches
 }
 
 /// The edges of some nodes, in the order of the nodes. Each edge has a number.
@@ -103,7 +119,7 @@ impl<'a> EdgeSet<'a> {
             self.pieces.add(self.found.batches[rows.batch], rows.from..rows.to, rows.edge, rows.rolled_up);
         }
         let asked: Vec<Use> = uses.iter().map(|usage| walk.links.edge_uses[usage.0]).collect();
-        let merged = merge(plan, &self.pieces, self.len(), walk.t, &asked)?;
+        let merged = merge(plan, &self.pieces, self.len(), walk.row_time, &asked)?;
         self.values = uses.into_iter().zip(merged).collect();
         Ok(())
     }
@@ -162,7 +178,7 @@ impl<'a> EdgeSet<'a> {
     /// A state of the edges merged over a range, as a state, with the row of each edge that has one.
     pub(super) fn states(&self, walk: &Walk<'_>, state: StateIndex, range: &PairRange) -> Result<(Vec<ArrayRef>, Vec<Option<u32>>)> {
         let usage = walk.links.use_over(walk.plan, state, range.range(self.side))?;
-        merged_states(walk.plan, &self.pieces, walk.t, usage, self.len())
+        merged_states(walk.plan, &self.pieces, walk.row_time, usage, self.len())
     }
 
     /// The edges of each node.

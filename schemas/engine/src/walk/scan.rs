@@ -38,9 +38,14 @@ impl Walk<'_> {
 
     /// How the near edges of this part's group keys begin.
     fn keys_of(&self, part: u32) -> Result<BTreeSet<Vec<u8>>> {
+        self.keys_among(&self.layers.chunks(part), part, self.layers.parts())
+    }
+
+    /// The same for one of any number of parts, in whose chunks its keys are.
+    pub fn keys_among(&self, chunks: &[PartChunk<'_>], part: u32, parts: u32) -> Result<BTreeSet<Vec<u8>>> {
         let mut keys = BTreeSet::new();
-        for PartChunk { rows, is_of_part } in self.layers.chunks(part) {
-            self.add_keys(rows, part, if is_of_part { 1 } else { self.layers.parts() }, &mut keys)?;
+        for PartChunk { rows, is_of_part } in chunks {
+            self.add_keys(rows, part, if *is_of_part { 1 } else { parts }, &mut keys)?;
         }
         Ok(keys)
     }

@@ -56,10 +56,10 @@ fn events(stream: &StreamDefinition, links: impl Iterator<Item = Event>) -> Reco
     RecordBatch::try_new(schema.clone(), schema.fields().iter().map(|field| column(field.name())).collect()).unwrap()
 }
 
-struct World {
-    plan: Arc<ViewPlan>,
-    codec: Arc<KeyCodec>,
-    run: SortedRun,
+pub(super) struct World {
+    pub(super) plan: Arc<ViewPlan>,
+    pub(super) codec: Arc<KeyCodec>,
+    pub(super) run: SortedRun,
 }
 
 impl World {
@@ -73,7 +73,7 @@ impl World {
         World::at(view_sql, created.zip(just_before()), login.zip(just_before())).await
     }
 
-    async fn at(view_sql: &str, created: impl Iterator<Item = Event>, login: impl Iterator<Item = Event>) -> World {
+    pub(super) async fn at(view_sql: &str, created: impl Iterator<Item = Event>, login: impl Iterator<Item = Event>) -> World {
         let streams = vec![parse::parse_stream(CREATED).unwrap(), parse::parse_stream(LOGIN).unwrap()];
         let view = parse::parse_view(view_sql).unwrap();
         let project = Definitions { streams: streams.clone(), views: vec![view.clone()], ..Definitions::default() };

@@ -1,28 +1,32 @@
 //! The keys and nodes that changed edges start from.
+//!
+//! A row depends on its key's near edges, and on the far edges of the nodes they lead to. A changed near edge therefore
+//! affects its own key (new near edges with old and new far edges). A changed far edge affects the keys with near edges
+//! to its node (old near edges with new far edges).
 
 use std::collections::HashSet;
 use std::ops::Range;
 
 use arrow::array::{ArrayRef, UInt32Array};
 use arrow::compute::take;
-use committed::registry::LiveView;
-use engine::plan::links::LinkPlan;
-use engine::states::StateRows;
+
+use crate::plan::links::LinkPlan;
+use crate::states::{KeyCodec, StateRows};
 use types::Result;
 
 /// Keys and nodes with changed edges, as the prefixes of the edges' keys.
 #[derive(Debug, Default)]
-pub(in crate::join) struct Changed {
-    /// Keys of one part: a key's near edges are in the same bucket.
-    pub(in crate::join) near: HashSet<Vec<u8>>,
-    /// Nodes of any part.
-    pub(in crate::join) far: HashSet<Vec<u8>>,
+pub struct EdgeStarts {
+    /// A key's near edges are in one bucket.
+    pub near: HashSet<Vec<u8>>,
+    /// Nodes of any bucket.
+    pub far: HashSet<Vec<u8>>,
 }
 
-impl Changed {
+impl EdgeStarts {
     /// Records the keys and nodes that these edges leave from.
-    pub(super) fn add(&mut self, view: &LiveView, links: &LinkPlan, chunk: &StateRows, rows: Vec<u32>) -> Result<()> {
-        let codec = view.codec.nodes()?;
+    pub fn add(&mut self, codec: &KeyCodec, links: &LinkPlan, chunk: &StateRows, rows: Vec<u32>) -> Result<()> {
+        let codec = codec.nodes()?;
         let near_rows = codec.near_rows(chunk.batch())?.end;
         let (near, far): (Vec<u32>, Vec<u32>) = rows.into_iter().partition(|row| (*row as usize) < near_rows);
         let taken = |columns: &Range<usize>, rows: &[u32]| -> Result<Vec<ArrayRef>> {

@@ -1,0 +1,105 @@
+//! When rows change though no event comes, and since when the edges that they are made of have been as they are.
+//!
+//! A row changes where an edge on one of its paths leaves a range or comes into one. All edges of the nodes that a walk
+//! reaches are looked at, whether their paths count or not: a time may be too early, never too late.
+
+use arrow::array::{Array, ArrayRef};
+
+use crate::plan::links::{EdgeKind, Side};
+use crate::states::Pieces;
+use crate::walk::alive::timestamps;
+use crate::walk::edges::{NodeAt, batches};
+use crate::walk::{LayerRows, NEAR_EDGES, ReachedNode, Walk};
+use types::Result;
+use types::tiles::{Micros, TimeRange};
+
+/// Times of the edges that one key's row is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EdgeTimes {
+    /// The first time after the walk's at which one of them leaves a range or comes into one, or an earlier one; `None`
+    /// if none does.
+    pub changes: Option<Micros>,
+    /// When the last of them was seen, but for those later than the horizon. An edge that keeps only when it was last
+    /// seen does not say whether it was seen before that too, so that earlier rows are not known. `None` where edges
+    /// keep tiles, which say it.
+    pub last_seen: Option<Micros>,
+}
+
+impl EdgeTimes {
+    fn and(self, other: EdgeTimes) -> EdgeTimes {
+        EdgeTimes { changes: self.changes.into_iter().chain(other.changes).min(), last_seen: self.last_seen.max(other.last_seen) }
+    }
+}
+
+impl<'a> Walk<'a> {
+    /// The times of the edges that the rows of these group keys are made of, in the order of the keys. `ranges` are
+    /// those that the rows depend on.
+    pub fn edge_times(&self, groups: &[ArrayRef], keys: usize, ranges: &[TimeRange], horizon: Micros) -> Result<Vec<EdgeTimes>> {
+        let at = self.keys_at(groups, keys)?;
+        let mut times = Vec::with_capacity(keys);
+        for together in batches(&at, NEAR_EDGES) {
+            (self.cancel_check)()?;
+            let at = &at[together];
+            let reached = self.reach(at, &mut |_, _| {})?;
+            let mut of_keys = self.times_of_nodes(Side::Near, at, ranges, horizon)?;
+            let of_nodes = self.times_of_nodes(Side::Far, &reached.nodes.at, ranges, horizon)?;
+            for ReachedNode { edge, node } in &reached.nodes.reached {
+                let of_key = &mut of_keys[reached.near.node[*edge as usize] as usize];
+                *of_key = of_key.and(of_nodes[node.index()]);
+            }
+            times.append(&mut of_keys);
+        }
+        Ok(times)
+    }
+
+    fn times_of_nodes(&self, side: Side, nodes: &[NodeAt<'a>], ranges: &[TimeRange], horizon: Micros) -> Result<Vec<EdgeTimes>> {
+        let changes = match self.links.kind {
+            EdgeKind::Full => self.tile_changes(nodes, ranges)?,
+            EdgeKind::Liveness => nodes.iter().map(|node| self.seen_changes(side, node, ranges)).collect::<Result<_>>()?,
+        };
+        let keeps_times = self.links.kind == EdgeKind::Full && !ranges.contains(&TimeRange::ALL);
+        let times = nodes.iter().zip(changes).map(|(node, changes)| {
+            let last_seen = if keeps_times { None } else { self.last_seen(node, horizon)? };
+            Ok(EdgeTimes { changes, last_seen })
+        });
+        times.collect()
+    }
+
+    fn tile_changes(&self, nodes: &[NodeAt<'a>], ranges: &[TimeRange]) -> Result<Vec<Option<Micros>>> {
+        let mut pieces = Pieces::default();
+        for (index, node) in nodes.iter().enumerate() {
+            for LayerRows { rows, range, rolled_up } in &node.layers {
+                pieces.add(rows.batch(), range.clone(), index as u32, *rolled_up);
+            }
+        }
+        pieces.changes(self.plan, ranges, nodes.len(), self.t)
+    }
+
+    /// An edge leaves a range once all of its layers have: before that, it is looked at in vain.
+    fn seen_changes(&self, side: Side, node: &NodeAt<'a>, ranges: &[TimeRange]) -> Result<Option<Micros>> {
+        let (mut first, t): (Option<Micros>, Micros) = (None, self.t);
+        let conditions = self.links.conditions.iter().filter(|condition| condition.side.is_none_or(|of| of == side));
+        let columns: Vec<usize> = conditions.map(|condition| self.plan.state_offset(condition.state)).collect();
+        for LayerRows { rows, range, .. } in &node.layers {
+            for column in &columns {
+                let seen = timestamps(rows.batch(), *column)?;
+                let met = range.clone().filter(|row| seen.is_valid(*row)).map(|row| seen.value(row));
+                let changes = met.flat_map(|seen| ranges.iter().filter_map(move |range| range.changes_by(seen, t))).min();
+                first = first.into_iter().chain(changes).min();
+            }
+        }
+        Ok(first)
+    }
+
+    fn last_seen(&self, node: &NodeAt<'a>, horizon: Micros) -> Result<Option<Micros>> {
+        let mut last: Option<Micros> = None;
+        for LayerRows { rows, range, .. } in &node.layers {
+            let seen = &timestamps(rows.batch(), self.plan.state_offset(self.links.seen))?.values()[range.clone()];
+            last = seen.iter().copied().filter(|seen| *seen <= horizon).max().max(last);
+        }
+        Ok(last)
+    }
+}
+
+#[cfg(test)]
+mod tests;
