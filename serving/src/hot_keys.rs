@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
+use arrow::array::{BinaryArray, RecordBatch};
 use committed::registry::{LiveView, Registry};
 use engine::fresh::{FreshLayer, ViewVersion};
 use engine::states::{BusyKeys, busy_keys};
@@ -162,11 +162,7 @@ impl HotKeys {
 }
 
 fn key_json(live: &LiveView, encoded: &[u8]) -> Result<Option<Box<RawValue>>> {
-    let values: Vec<ArrayRef> = match live.plan.links() {
-        Some(_) => live.codec.nodes()?.groups_of(&[encoded])?,
-        None => live.codec.decode([encoded].into_iter())?,
-    };
-    let columns = live.plan.answer_keys().iter().zip(values).map(|(field, value)| (field.name(), value, true));
+    let columns = live.plan.answer_keys().iter().zip(live.decoded_keys(&[encoded])?).map(|(field, value)| (field.name(), value, true));
     let rows = json::rows(&RecordBatch::try_from_iter_with_nullable(columns)?)?;
     Ok(rows.into_iter().next())
 }

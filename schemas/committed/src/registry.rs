@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use arrow::array::ArrayRef;
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, ParameterRecord, PauseRecord};
 use definitions::{AlertDefinition, Definitions, SinkDefinition, StreamDefinition, ViewDefinition, parse};
 use engine::alerts::AlertPlan;
@@ -39,6 +40,15 @@ impl LiveView {
     /// Returns the streams that the view reads.
     pub fn streams(&self) -> Vec<Arc<str>> {
         self.plan.streams.iter().map(|stream| stream.name.clone()).collect()
+    }
+
+    /// Returns the key columns that encoded keys of its rows stand for. Those of a linked view are the prefixes of their
+    /// near edges.
+    pub fn decoded_keys(&self, keys: &[&[u8]]) -> Result<Vec<ArrayRef>> {
+        match self.plan.links() {
+            Some(_) => self.codec.nodes()?.groups_of(keys),
+            None => self.codec.decode(keys.iter().copied()),
+        }
     }
 
     /// Returns a walk over this linked view's edges at `t`.

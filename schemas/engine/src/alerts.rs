@@ -16,7 +16,9 @@
 //! which it becomes true could not be computed.
 //!
 //! A value of all time includes every event that is read, also at a time before some of them.
-//! [`AlertPlan::values_since`] says since when it has been what it is.
+//! [`AlertPlan::values_since`] says since when it has been what it is. A row of a linked view is made of edges of many
+//! keys: a walk says when one of them comes or goes, and since when they are known
+//! ([`EdgeTimes`](crate::walk::EdgeTimes)).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -108,12 +110,6 @@ impl AlertPlan {
         let view = view_name(&filter.input)?;
         let view = views.iter().find(|known| *known.view == *view).cloned();
         let view = view.ok_or_else(|| Error::internal("an alert reads a view that is not planned"))?;
-        if view.links().is_some() {
-            return Err(Error::input(format!(
-                "the linked view \"{}\" is not supported in an alert: expected a view without a JOIN",
-                view.view
-            )));
-        }
         let input = filter.input.schema();
         let expression = |expr: &Expr| {
             check_expression(expr)?;
@@ -238,9 +234,17 @@ fn ranges(view: &ViewPlan, wanted: &[usize]) -> Vec<TimeRange> {
         ColumnKind::Key(_) => None,
         ColumnKind::Value(value) => Some(value),
     };
-    let of_columns = wanted.iter().filter_map(values).flat_map(|value| &value.ranges).map(|range| range.in_view());
-    let used = of_columns.chain([view.existence]);
-    let used: BTreeSet<TimeRange> = used.filter_map(|range| view.ranges.get(range.0).copied()).collect();
+    let of_columns = wanted.iter().filter_map(values).flat_map(|value| &value.ranges);
+    let used: BTreeSet<TimeRange> = match view.links() {
+        None => {
+            let used = of_columns.map(|range| range.in_view()).chain([view.existence]);
+            used.filter_map(|range| view.ranges.get(range.0).copied()).collect()
+        }
+        Some(links) => {
+            let used = of_columns.map(|range| range.in_links()).chain([links.existence]);
+            used.map(|range| links.range(range)).flat_map(|pair| [pair.near, pair.far]).collect()
+        }
+    };
     used.into_iter().collect()
 }
 

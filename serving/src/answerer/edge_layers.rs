@@ -34,6 +34,21 @@ impl<'a> ViewEdges<'a> {
         }
         Ok(Self { source, view, nodes: view.codec.nodes()?, snapshot })
     }
+
+    /// The chunks that may have keys of one of any number of parts.
+    pub(super) fn chunks_of_part(&self, part: u32, parts: u32) -> Vec<PartChunk<'_>> {
+        match self.source {
+            StateSource::Archive(layer) => layer.run.chunks().iter().map(chunk_of_any_part).collect(),
+            StateSource::Layers { read_view, view: loaded } => {
+                let runs = self.snapshot.and_then(|snapshot| snapshot.runs_of_part(part, parts).ok()).into_iter().flatten();
+                let of_run = |PartRun { run, is_of_part }| run.chunks().iter().map(move |rows| PartChunk { rows, is_of_part });
+                let mut chunks: Vec<PartChunk<'_>> = runs.flat_map(of_run).collect();
+                chunks.extend(loaded.layers.iter().flat_map(|layer| layer.run.chunks()).map(chunk_of_any_part));
+                chunks.extend(read_view.fresh_of(self.view).map(|rows| chunk_of_any_part(rows)));
+                chunks
+            }
+        }
+    }
 }
 
 impl EdgeLayers for ViewEdges<'_> {
@@ -66,17 +81,7 @@ impl EdgeLayers for ViewEdges<'_> {
     }
 
     fn chunks(&self, part: u32) -> Vec<PartChunk<'_>> {
-        match self.source {
-            StateSource::Archive(layer) => layer.run.chunks().iter().map(chunk_of_any_part).collect(),
-            StateSource::Layers { read_view, view: loaded } => {
-                let runs = self.snapshot.and_then(|snapshot| snapshot.runs_of_part(part, self.parts()).ok()).into_iter().flatten();
-                let of_run = |PartRun { run, is_of_part }| run.chunks().iter().map(move |rows| PartChunk { rows, is_of_part });
-                let mut chunks: Vec<PartChunk<'_>> = runs.flat_map(of_run).collect();
-                chunks.extend(loaded.layers.iter().flat_map(|layer| layer.run.chunks()).map(chunk_of_any_part));
-                chunks.extend(read_view.fresh_of(self.view).map(|rows| chunk_of_any_part(rows)));
-                chunks
-            }
-        }
+        self.chunks_of_part(part, self.parts())
     }
 }
 

@@ -1,6 +1,5 @@
 //! Reads for alerts: the rows of single keys, the rows of all keys part by part, and the keys that may have changed
-//! since a position. Only grouped views are supported: in a linked view an event changes the rows of keys that it does
-//! not name.
+//! since a position. `links` has those of linked views.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,6 +19,10 @@ use super::key_range::{KeyRange, sampled, sampling_step};
 use super::{KeyPart, StateSource};
 use crate::read_view::{LoadedView, ReadView};
 
+mod links;
+
+pub use links::{ReverseIndex, linked_keys_of_part};
+
 /// About how many rows of states are merged at once. They take tenths of a second: an alert's runner shows progress
 /// between two parts, and without progress it loses its lease.
 const PART_ROWS: usize = 131_072;
@@ -32,12 +35,14 @@ pub struct WatchedRows {
     pub rows: RecordBatch,
     /// Whether each row exists.
     pub found: Vec<bool>,
-    /// When each is another one though no event comes; `None` if it stays as it is.
+    /// When each may be another one though no event comes; `None` if it stays as it is.
     pub changes: Vec<Option<Micros>>,
+    /// Since when each is known to be what it is. At an earlier time it may have been another one.
+    pub since: Vec<Micros>,
 }
 
 /// The parts in which an alert reads all keys of a view: each bucket of its snapshot, in as many ranges of keys as its
-/// rows and those of layers need.
+/// rows and those of layers need, or, of a linked view, in as many smaller buckets.
 ///
 /// Errors: `Unavailable` while a part of the snapshot is being copied.
 pub fn watched_parts(read_view: &ReadView, view: &LoadedView) -> Result<Vec<KeyPart>> {
@@ -47,7 +52,11 @@ pub fn watched_parts(read_view: &ReadView, view: &LoadedView) -> Result<Vec<KeyP
 fn parts_of_about(part_rows: usize, read_view: &ReadView, view: &LoadedView) -> Result<Vec<KeyPart>> {
     let parts = view.snapshot.as_ref().map_or(1, |snapshot| snapshot.parts()).max(1);
     let rows = state_rows(read_view, view);
-    let ranges = key_ranges(read_view, view, (rows, rows.div_ceil(part_rows).div_ceil(parts as usize)))?;
+    let in_each = rows.div_ceil(part_rows).div_ceil(parts as usize);
+    if view.live.plan.links().is_some() {
+        return Ok(links::parts(parts.saturating_mul(in_each.max(1) as u32)));
+    }
+    let ranges = key_ranges(read_view, view, (rows, in_each))?;
     let of_bucket = |part| ranges.iter().map(move |range| KeyPart { part, parts, range: range.clone() });
     Ok((0..parts).flat_map(of_bucket).collect())
 }
@@ -72,7 +81,8 @@ fn state_rows(read_view: &ReadView, view: &LoadedView) -> usize {
     of_snapshot.chain(of_layers).chain(fresh).sum()
 }
 
-/// The rows of the keys of one of [`watched_parts`], but for those that do not exist and will not either.
+/// The rows of the keys of one of [`watched_parts`], but for those that do not exist and will not either. The view has
+/// no JOIN.
 ///
 /// Errors: `Unavailable` while a part of the snapshot that is needed is being copied.
 pub fn rows_of_part(
@@ -85,7 +95,7 @@ pub fn rows_of_part(
     let source = StateSource::new(read_view, view, None);
     let grouped = grouped(&view.live)?;
     let (keys, pieces) = grouped.pieces_of_part(&source, part)?;
-    let WatchedRows { rows, found, changes } = watched(&view.live, alert, &keys, &pieces, t)?;
+    let WatchedRows { rows, found, changes, since } = watched(&view.live, alert, &keys, &pieces, t)?;
     let is_watched: BooleanArray = found.iter().zip(&changes).map(|(found, changes)| Some(*found || changes.is_some())).collect();
     let is_kept = |index: &usize| is_watched.value(*index);
     let kept: Vec<usize> = (0..keys.len()).filter(is_kept).collect();
@@ -93,6 +103,7 @@ pub fn rows_of_part(
         rows: filter_record_batch(&rows, &is_watched)?,
         found: kept.iter().map(|index| found[*index]).collect(),
         changes: kept.iter().map(|index| changes[*index]).collect(),
+        since: kept.iter().map(|index| since[*index]).collect(),
     };
     Ok((kept.iter().map(|index| keys[*index].into()).collect(), watched))
 }
@@ -101,6 +112,9 @@ pub fn rows_of_part(
 ///
 /// Errors: likewise.
 pub fn rows_of_keys(read_view: &ReadView, view: &LoadedView, alert: &AlertPlan, keys: &[&[u8]], t: Micros) -> Result<WatchedRows> {
+    if view.live.plan.links().is_some() {
+        return links::rows_of_keys(read_view, view, alert, keys, t);
+    }
     let source = StateSource::new(read_view, view, None);
     let grouped = grouped(&view.live)?;
     let pieces = grouped.pieces_of_keys(&source, keys)?;
@@ -118,7 +132,7 @@ fn watched(view: &LiveView, alert: &AlertPlan, keys: &[&[u8]], pieces: &Pieces<'
             *found &= of_row > later;
         }
     }
-    Ok(WatchedRows { rows, found, changes })
+    Ok(WatchedRows { rows, found, changes, since: vec![Micros::MIN; keys.len()] })
 }
 
 /// The part of the range by which rows exist that is later than the end of the alert's finest hop at `t`; `None` if no
@@ -131,13 +145,29 @@ fn not_counted_yet(plan: &ViewPlan, alert: &AlertPlan, t: Micros) -> Option<Span
     to.is_none_or(|to| from < to).then_some(Span { from: Some(from), to })
 }
 
-/// The keys of a view that have events past this position, and perhaps others; `None` where the states of some of them
-/// are in a snapshot, so that any key may have. It costs as much as there is past the position.
-pub fn keys_since(read_view: &ReadView, view: &LoadedView, position: &Vector) -> Option<BTreeSet<Arc<[u8]>>> {
+/// The keys of a view whose rows may have changed by the events past this position, and perhaps others; `None` where
+/// any key's may have. It costs as much as there is past the position, and in a linked view, as many keys as lead there.
+/// `t` is the time of the last look, which was at this position. `index` has all chunks of a linked view.
+///
+/// Errors: `Unavailable` while a part of the snapshot that is needed is being copied.
+pub fn keys_since(
+    read_view: &ReadView,
+    view: &LoadedView,
+    (position, t): (&Vector, Micros),
+    index: &ReverseIndex,
+) -> Result<Option<BTreeSet<Arc<[u8]>>>> {
+    let Some(past) = rows_past(read_view, view, position) else { return Ok(None) };
+    match view.live.plan.links() {
+        Some(_) => links::keys_changed_by(read_view, view, &past, t, index),
+        None => Ok(Some(past.iter().flat_map(|rows| rows.keys().iter().flatten()).map(Arc::from).collect())),
+    }
+}
+
+/// The layers' state rows with events past this position; `None` where the states of some of them are in a snapshot.
+fn rows_past<'v>(read_view: &'v ReadView, view: &'v LoadedView, position: &Vector) -> Option<Vec<&'v StateRows>> {
     let plan = &view.live.plan;
     let streams = view.live.streams();
-    let mut keys = BTreeSet::new();
-    let mut add = |rows: &StateRows| keys.extend(rows.keys().iter().flatten().map(Arc::from));
+    let mut past: Vec<&StateRows> = Vec::new();
     // What is committed was fresh before, so that nearly always all of it is behind the position.
     if !position.covers(&read_view.loaded.vector.of_streams(&streams)) {
         if !position.covers(&view.cut.of_streams(&streams)) {
@@ -147,24 +177,22 @@ pub fn keys_since(read_view: &ReadView, view: &LoadedView, position: &Vector) ->
         for layer in &view.layers {
             let mut ranges = layer.checkpoints.iter().flat_map(|id| checkpoints.get(*id)).flat_map(|checkpoint| &checkpoint.ranges);
             if ranges.any(|range| plan.reads(&range.partition.stream) && range.end > position.get(&range.partition)) {
-                layer.run.chunks().iter().for_each(&mut add);
+                past.extend(layer.run.chunks().iter());
             }
         }
     }
     let version = view.live.view_version();
     for layer in &read_view.fresh {
         let is_past = layer.end.iter().any(|(partition, end)| plan.reads(&partition.stream) && end > position.get(partition));
-        if let Some(rows) = layer.states.get(&version).filter(|_| is_past) {
-            add(rows);
-        }
+        past.extend(layer.states.get(&version).filter(|_| is_past).map(|rows| &**rows));
     }
-    Some(keys)
+    Some(past)
 }
 
 fn grouped(view: &LiveView) -> Result<Grouped<'_>> {
     match &view.plan.answering {
         Answering::Grouped(_) => Ok(Grouped { view }),
-        Answering::Linked(_) => Err(Error::internal("the rows of a linked view are not watched").with("view", &view.name)),
+        Answering::Linked(_) => Err(Error::internal("the rows of a linked view are walked").with("view", &view.name)),
     }
 }
 

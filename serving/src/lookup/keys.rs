@@ -15,6 +15,8 @@ use types::sql_types::sql_name;
 use types::sql_types::timestamp_type;
 use types::{Error, Result};
 
+use crate::answerer::answerer;
+
 /// JSON numbers with more digits than this may have lost precision as floats.
 const EXACT_DIGITS: usize = 15;
 
@@ -89,13 +91,13 @@ pub(super) fn columns(fields: &[FieldRef], keys: &[Vec<ScalarValue>]) -> Result<
     }
 }
 
-/// Encodes keys of a grouped view that are JSON objects of its key columns.
+/// Encodes keys of a view that are JSON objects of its key columns.
 ///
 /// Errors: `Input` for an object that is not a key of the view.
 pub fn encoded_keys(view: &LiveView, keys: Vec<serde_json::Map<String, Value>>) -> Result<Vec<Arc<[u8]>>> {
     let count = keys.len();
     let columns = columns(view.plan.answer_keys(), &Keys::Json(keys).typed(&view.plan)?)?;
-    Ok(view.codec.encode(&columns, count)?.iter().flatten().map(Arc::from).collect())
+    Ok(answerer(view).encode(&columns, count)?.iter().flatten().map(Arc::from).collect())
 }
 
 fn check_types(key: Vec<ScalarValue>, types: &[KeyType]) -> Result<Vec<ScalarValue>> {

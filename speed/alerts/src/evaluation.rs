@@ -6,7 +6,10 @@ use std::sync::Arc;
 use catalog::{AlertTransition, AlertVersion};
 use committed::registry::{LiveAlert, LiveView};
 use engine::alerts::{AlertPlan, KeyWatch, OpenState, Transition};
-use serving::{LoadedView, ReadView, ServingClock, WatchedRows, keys_since, rows_of_keys, rows_of_part, watched_parts};
+use serving::{
+    LoadedView, ReadView, ReverseIndex, ServingClock, WatchedRows, keys_since, linked_keys_of_part, rows_of_keys, rows_of_part,
+    watched_parts,
+};
 use types::tiles::{Micros, RowTime, Span, micros};
 use types::vector::Vector;
 use types::{Result, TransitionKind};
@@ -18,6 +21,8 @@ mod transitions;
 
 /// Keys that are evaluated together.
 const CHUNK: usize = 4_096;
+/// The same of a linked view: each may have to be walked over thousands of edges.
+const LINKED_CHUNK: usize = 256;
 /// A round evaluates at most this many stretches between window edges one by one; what is due later is evaluated at the
 /// time of the round. 86,400: a day has this many one-second hops.
 const STRETCHES: usize = 86_400;
@@ -48,6 +53,8 @@ pub(crate) struct Evaluation {
     /// The keys of a pass that only sets timers to which something may happen until the time of the round.
     unsettled: Vec<EncodedKey>,
     event_clock: EventClock,
+    /// Of a linked view: which keys an edge changes.
+    reverse: ReverseIndex,
 }
 
 /// What the processes that ran the alert before left in the catalog.
@@ -78,6 +85,7 @@ impl Evaluation {
             is_replanned: false,
             unsettled: Vec::new(),
             event_clock: EventClock::default(),
+            reverse: ReverseIndex::default(),
         }
     }
 
@@ -127,8 +135,12 @@ impl Evaluation {
         if self.position.as_ref().is_some_and(|last| !position.covers(last)) {
             return Ok(None);
         }
+        for rows in self.reverse.lacking(read_view, loaded)? {
+            self.reverse.add(loaded, rows)?;
+            note_progress(outbox).await?;
+        }
         let changed = match &self.position {
-            Some(last) if !self.is_replanned => keys_since(read_view, loaded, last),
+            Some(last) if !self.is_replanned => keys_since(read_view, loaded, (last, self.at), &self.reverse)?,
             _ => None,
         };
         let round = Round { read_view, loaded, position: &position, changed: changed.as_ref(), t };
@@ -211,6 +223,16 @@ impl Evaluation {
         // An open key without a row has ceased.
         let mut without_row: HashSet<EncodedKey> = self.watch.open().keys().cloned().collect();
         for part in watched_parts(round.read_view, round.loaded)? {
+            if self.plan.view.links().is_some() {
+                let keys = linked_keys_of_part(round.read_view, round.loaded, &part)?;
+                note_progress(outbox).await?;
+                for key in &keys {
+                    without_row.remove(key);
+                }
+                let keys: Vec<(EncodedKey, Micros)> = keys.into_iter().map(|key| (key, at)).collect();
+                self.evaluate_keys(round, &keys, pass, outbox).await?;
+                continue;
+            }
             let (keys, watched) = rows_of_part(round.read_view, round.loaded, &self.plan, &part, at)?;
             // A part may have no keys to evaluate.
             note_progress(outbox).await?;
@@ -221,7 +243,8 @@ impl Evaluation {
                     without_row.remove(*key);
                 }
                 let (found, changes) = (watched.found[chunk.clone()].to_vec(), watched.changes[chunk.clone()].to_vec());
-                let watched = WatchedRows { rows: watched.rows.slice(from, chunk.len()), found, changes };
+                let since = watched.since[chunk.clone()].to_vec();
+                let watched = WatchedRows { rows: watched.rows.slice(from, chunk.len()), found, changes, since };
                 let rows = TimedRows { times: vec![at; chunk.len()], watched, pass };
                 let made = self.evaluate_rows(round, &keys, &rows)?;
                 put(outbox, made, round).await?;
@@ -233,7 +256,8 @@ impl Evaluation {
     }
 
     async fn evaluate_keys(&mut self, round: &Round<'_>, keys: &[(EncodedKey, Micros)], pass: Pass, outbox: &mut Outbox<'_>) -> Result<()> {
-        for keys in keys.chunks(CHUNK) {
+        let chunk = if self.plan.view.links().is_some() { LINKED_CHUNK } else { CHUNK };
+        for keys in keys.chunks(chunk) {
             let mut made = Vec::new();
             for (t, keys) in group_by_spans(&self.plan, keys) {
                 let encoded: Vec<&[u8]> = keys.iter().map(|(key, _)| &**key).collect();
@@ -248,7 +272,7 @@ impl Evaluation {
 
     /// Evaluates one row of each key at its time, and returns what happened.
     fn evaluate_rows(&mut self, round: &Round<'_>, keys: &[&EncodedKey], timed: &TimedRows) -> Result<Vec<AlertTransition>> {
-        let WatchedRows { rows, found, changes } = &timed.watched;
+        let WatchedRows { rows, found, changes, since: known_since } = &timed.watched;
         let held = self.plan.held(rows, &timed.times)?;
         let next = self.plan.next_change(rows, &timed.times)?;
         let values_since = self.plan.values_since(rows);
@@ -262,6 +286,8 @@ impl Evaluation {
             // ahead of the time: if `since` is unknown, a key that did not change in this round may have changed in the
             // one before.
             let since = values_since[row].map_or(round.t, |since| since.min(round.t));
+            // A row that is known from later on is not evaluated before, also if that is after this round.
+            let since = since.max(known_since[row]);
             if let Pass::OnlyArm = timed.pass {
                 next.into_iter().for_each(|next| self.watch.arm(key, next.max(since)));
                 if !self.watch.is_settled(key, holds, next, round.t) {

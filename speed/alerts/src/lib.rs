@@ -15,8 +15,8 @@
 //!   position.
 //! - **Lag is not silence.** By the clock `wall`, an alert's time is the one before which every event of the log is
 //!   counted. By the clock `event`, it is the newest event time of what was received before such a time.
-//! - **No scan.** A round evaluates the keys that have new events and those that are due. All keys are evaluated once
-//!   after a start, a takeover, or a new version of the view.
+//! - **No scan.** A round evaluates the keys that have new events, or whose links lead to them, and those that are due.
+//!   All keys are evaluated once after a start, a takeover, or a new version of the view.
 //!
 //! The files:
 //! - [`Alerts`] holds what a process needs; `live` starts a `runner` for each live alert.

@@ -79,7 +79,7 @@ pub(crate) fn id((alert, version): (&str, u32), keys: &str, since: i64) -> Strin
 
 /// Each encoded key as a JSON object of the view's keys.
 pub(crate) fn keys_json(view: &LiveView, keys: &[Arc<[u8]>]) -> Result<Vec<String>> {
-    let columns = view.codec.decode(keys.iter().map(|key| &**key))?;
+    let columns = view.decoded_keys(&keys.iter().map(|key| &**key).collect::<Vec<_>>())?;
     if columns.is_empty() {
         return Ok(vec!["{}".to_owned(); keys.len()]);
     }

@@ -21,6 +21,7 @@ use crate::plan::{ColumnKind, StateExpr, ViewPlan};
 pub(super) enum SettledTime {
     /// It does not matter: the condition reads no such value, or it counts in a window and does not ask for the time.
     /// In the second case an alert that was over before the evaluation begins too, with such values as they are now.
+    /// Of a linked view, the walk says it.
     Always,
     /// Since the latest of the times in these columns of the view.
     Since(Vec<usize>),
@@ -30,6 +31,9 @@ pub(super) enum SettledTime {
 impl SettledTime {
     /// The settled time of a condition that reads these columns of the view.
     pub(super) fn for_condition(view: &ViewPlan, condition: &BTreeSet<usize>, asks_for_time: bool) -> SettledTime {
+        if view.links().is_some() {
+            return SettledTime::Always;
+        }
         let of_all_time: Vec<usize> =
             condition.iter().copied().filter(|column| reads(view, *column, |range| *range == TimeRange::ALL)).collect();
         let has_windows = condition.iter().any(|column| reads(view, *column, |range| *range != TimeRange::ALL));

@@ -124,6 +124,24 @@ async fn a_row_may_change_where_an_edge_of_a_window_moves() {
 }
 
 #[tokio::test]
+async fn a_row_of_a_linked_view_depends_on_the_ranges_of_both_sides() {
+    const JOIN: &str = "FROM s a JOIN s b ON a.x = b.x WHERE a.k <> b.k GROUP BY a.k";
+    let windows = async |columns: &str| {
+        let view = format!("CREATE VIEW v WITH (windows = '1h') AS SELECT a.k, {columns} {JOIN}");
+        let plan = planned_over(&view, "SELECT k, n_1h FROM v WHERE n_1h >= 2", "= 0").await.unwrap();
+        // The hop of an hour is a minute.
+        assert_eq!(plan.next_edge(10 * HOUR + 5 * SECOND), Some(10 * HOUR + 60 * SECOND));
+        plan.ranges().iter().map(|range| range.window.map(|window| window.as_secs() / 3_600)).collect::<Vec<_>>()
+    };
+    for aggregate in ["count(DISTINCT b.k)", "count(*)"] {
+        assert_eq!(windows(&format!("{aggregate} AS n")).await, [Some(1)]);
+        // The longest range of each side decides which keys have a row.
+        let wide = format!("{aggregate} AS n, count(DISTINCT b.k) FILTER (WHERE within(a.ts, '7d') AND within(b.ts, '30d')) AS wide");
+        assert_eq!(windows(&wide).await, [Some(1), Some(7 * 24), Some(30 * 24)]);
+    }
+}
+
+#[tokio::test]
 async fn a_row_is_settled_once_its_values_of_all_time_are_what_they_are() {
     const COLUMNS: &str = "count(*) AS n, min(ts) FILTER (WHERE within(ts, 'all')) AS first_seen, \
         max(ts) FILTER (WHERE x = 1 AND within(ts, 'all')) AS last_seen, count(x) FILTER (WHERE within(ts, 'all')) AS total";

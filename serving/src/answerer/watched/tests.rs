@@ -120,7 +120,7 @@ fn watched_devices(harness: &Harness, view: &str, t: Micros) -> BTreeMap<String,
     let plan = alerts.iter().find(|alert| *alert.name == *format!("idle_{view}")).unwrap().plan.clone().unwrap();
     let mut devices = BTreeMap::new();
     for part in watched_parts(&read_view, loaded).unwrap() {
-        let (_, WatchedRows { rows, found, changes }) = rows_of_part(&read_view, loaded, &plan, &part, t).unwrap();
+        let (_, WatchedRows { rows, found, changes, .. }) = rows_of_part(&read_view, loaded, &plan, &part, t).unwrap();
         let (names, counts) = (rows.column(0).as_string::<i32>(), rows.column(1).as_primitive::<Int64Type>());
         devices.extend((0..rows.num_rows()).map(|row| (names.value(row).to_owned(), (found[row], counts.value(row), changes[row]))));
     }

@@ -1,0 +1,138 @@
+//! The same for a linked view, where an event changes the rows of keys that it does not name: those whose near edges
+//! lead to the node of a far edge. They are found by an index of the near edges, which an alert keeps from round to
+//! round.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use engine::alerts::AlertPlan;
+use engine::plan::links::LinkPlan;
+use engine::states::{SortedRun, StateRows};
+use engine::walk::{EdgeStarts, ReverseEdges, Walked};
+use types::tiles::Micros;
+use types::{Error, Result};
+
+use super::WatchedRows;
+use crate::ServingClock;
+use crate::answerer::edge_layers::ViewEdges;
+use crate::answerer::key_range::KeyRange;
+use crate::answerer::{KeyPart, StateSource};
+use crate::read_view::{LoadedView, ReadView};
+
+/// If more keys than this may have changed, all are looked at.
+const MOST_KEYS: usize = 100_000;
+
+/// The near edges of a linked view by the nodes that they lead to, for each chunk of its state rows. It takes 16 bytes
+/// for each edge of a chunk, and is empty for another view.
+#[derive(Debug, Default)]
+pub struct ReverseIndex {
+    /// A chunk stays in memory as long as it is here, so that no other one has its address.
+    chunks: HashMap<ChunkAddress, ReverseEdges>,
+}
+
+/// Where the encoded keys of a chunk are, and how many.
+type ChunkAddress = (usize, usize);
+
+impl ReverseIndex {
+    /// Drops the chunks that the view does not have any more. Returns those that are not indexed yet.
+    ///
+    /// Errors: `Unavailable` while the snapshot is being copied.
+    pub fn lacking(&mut self, read_view: &ReadView, view: &LoadedView) -> Result<Vec<StateRows>> {
+        if view.live.plan.links().is_none() {
+            return Ok(Vec::new());
+        }
+        let of_snapshot = view.snapshot.as_ref().map_or(Ok(Vec::new()), |snapshot| snapshot.runs())?;
+        let of_layers = view.layers.iter().flat_map(|layer| layer.run.chunks());
+        let fresh = read_view.fresh_of(&view.live).map(|rows| &**rows);
+        let chunks = of_snapshot.into_iter().flat_map(SortedRun::chunks).chain(of_layers).chain(fresh);
+        let mut present: HashMap<ChunkAddress, &StateRows> =
+            chunks.filter(|rows| !rows.is_empty()).map(|rows| (address(rows), rows)).collect();
+        self.chunks.retain(|address, _| present.remove(address).is_some());
+        Ok(present.into_values().cloned().collect())
+    }
+
+    /// Indexes a chunk.
+    pub fn add(&mut self, view: &LoadedView, rows: StateRows) -> Result<()> {
+        let address = address(&rows);
+        self.chunks.insert(address, ReverseEdges::new(&view.live.codec, links(view)?, rows)?);
+        Ok(())
+    }
+}
+
+fn address(rows: &StateRows) -> ChunkAddress {
+    (rows.keys().value_offsets().as_ptr().addr(), rows.len())
+}
+
+/// As many parts, each with about as many of the keys.
+pub(super) fn parts(count: u32) -> Vec<KeyPart> {
+    (0..count).map(|part| KeyPart { part, parts: count, range: KeyRange::default() }).collect()
+}
+
+/// The encoded keys of one of the parts of a linked view: those that have near edges.
+///
+/// Errors: `Unavailable` while the snapshot is being copied.
+pub fn linked_keys_of_part(read_view: &ReadView, view: &LoadedView, part: &KeyPart) -> Result<Vec<Arc<[u8]>>> {
+    let KeyPart { part, parts, .. } = *part;
+    let source = StateSource::new(read_view, view, None);
+    let edges = ViewEdges::new(&source, &view.live)?;
+    let walk = view.live.walk(links(view)?, &edges, 0);
+    let keys = walk.keys_among(&edges.chunks_of_part(part, parts), part, parts)?;
+    Ok(keys.into_iter().map(Arc::from).collect())
+}
+
+/// The rows of these encoded keys.
+pub(super) fn rows_of_keys(read_view: &ReadView, view: &LoadedView, alert: &AlertPlan, keys: &[&[u8]], t: Micros) -> Result<WatchedRows> {
+    let source = StateSource::new(read_view, view, None);
+    let edges = ViewEdges::new(&source, &view.live)?;
+    let walk = view.live.walk(links(view)?, &edges, t).up_to_its_time();
+    let groups = view.live.decoded_keys(keys)?;
+    let Walked { rows, found, .. } = walk.rows(&groups, keys.len(), &alert.wanted)?;
+    // An event that is dated in the future is not waited for: it counts, as in a lookup.
+    let horizon = match read_view.clock {
+        ServingClock::Wall => read_view.now,
+        ServingClock::Event => Micros::MAX,
+    };
+    let times = walk.edge_times(&groups, keys.len(), alert.ranges(), horizon)?;
+    let hop = alert.hop();
+    let since = |seen: Micros| hop.map_or(seen, |hop| hop.floor(seen));
+    Ok(WatchedRows {
+        rows,
+        found,
+        changes: times.iter().map(|times| times.changes).collect(),
+        since: times.iter().map(|times| times.last_seen.map_or(Micros::MIN, since)).collect(),
+    })
+}
+
+/// The keys whose rows may have changed by these new state rows since they were looked at, at `t`. `None` if they are
+/// too many.
+pub(super) fn keys_changed_by(
+    read_view: &ReadView,
+    view: &LoadedView,
+    added: &[&StateRows],
+    t: Micros,
+    index: &ReverseIndex,
+) -> Result<Option<BTreeSet<Arc<[u8]>>>> {
+    let (live, links) = (&view.live, links(view)?);
+    let source = StateSource::new(read_view, view, None);
+    let edges = ViewEdges::new(&source, live)?;
+    let mut starts = EdgeStarts::default();
+    for (chunk, rows) in added.iter().zip(live.walk(links, &edges, t).revived(added)?) {
+        starts.add(&live.codec, links, chunk, rows)?;
+    }
+    let mut keys: BTreeSet<Arc<[u8]>> = starts.near.iter().map(|key| Arc::from(key.as_slice())).collect();
+    for chunk in index.chunks.values() {
+        chunk.add_keys(&live.codec, links, &starts.far, &mut keys)?;
+        if keys.len() > MOST_KEYS {
+            return Ok(None);
+        }
+    }
+    Ok(Some(keys))
+}
+
+fn links(view: &LoadedView) -> Result<&LinkPlan> {
+    let links = view.live.plan.links().map(|links| &**links);
+    links.ok_or_else(|| Error::internal("a view without a JOIN has no edges").with("view", &view.live.name))
+}
+
+#[cfg(test)]
+mod tests;

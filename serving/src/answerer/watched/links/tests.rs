@@ -1,0 +1,210 @@
+use catalog::DefinitionKind;
+use engine::alerts::KeyWatch;
+use engine::events::format_timestamp;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use types::vector::Vector;
+
+use super::*;
+use crate::answerer::watched::{keys_since, parts_of_about, watched_parts};
+use crate::harness::{Harness, NOW, PAYMENTS, event};
+
+const SECOND: Micros = 1_000_000;
+const HOUR: Micros = 3_600 * SECOND;
+
+/// The hop of an hour is a minute.
+const ALIKE: &str = "CREATE VIEW alike WITH (windows = '1h') AS SELECT mine.device, count(DISTINCT theirs.device) AS devices \
+    FROM payments mine JOIN payments theirs ON mine.status = theirs.status WHERE mine.device <> theirs.device GROUP BY mine.device";
+const CROWD: &str = "CREATE VIEW crowd WITH (windows = '1h') AS SELECT mine.device, count(*) AS pairs \
+    FROM payments mine JOIN payments theirs ON mine.status = theirs.status WHERE mine.device <> theirs.device GROUP BY mine.device";
+const RING: &str = "CREATE ALERT ring WITH (topic = 'ring', resolve = true) AS SELECT device, devices_1h FROM alike WHERE devices_1h >= 2";
+const PACK: &str = "CREATE ALERT pack WITH (topic = 'pack', resolve = true) AS SELECT device, pairs_1h FROM crowd WHERE pairs_1h >= 4";
+
+async fn harness() -> Harness {
+    let harness = Harness::with_definitions(PAYMENTS, &[("alike", ALIKE), ("crowd", CROWD)], |settings| settings).await;
+    harness.define(DefinitionKind::Alert, "ring", RING).await;
+    harness.define(DefinitionKind::Alert, "pack", PACK).await;
+    harness
+}
+
+fn planned(read_view: &ReadView, name: &str) -> Arc<AlertPlan> {
+    let alert = read_view.loaded.registry.alerts.iter().find(|alert| *alert.name == *name).unwrap();
+    alert.plan.clone().unwrap()
+}
+
+fn every_key(read_view: &ReadView, view: &LoadedView) -> BTreeSet<Arc<[u8]>> {
+    let parts = watched_parts(read_view, view).unwrap();
+    parts.iter().flat_map(|part| linked_keys_of_part(read_view, view, part).unwrap()).collect()
+}
+
+/// Whether each of the keys satisfies the condition at a time, and when that may change.
+fn evaluated(read_view: &ReadView, alert: &AlertPlan, keys: &[&[u8]], t: Micros) -> Vec<(bool, Option<Micros>)> {
+    let view = read_view.view(&alert.view.view).unwrap();
+    let WatchedRows { rows, found, changes, since } = rows_of_keys(read_view, view, alert, keys, t).unwrap();
+    assert!(since.iter().all(|since| *since <= t), "no event is later");
+    let held = alert.held(&rows, &vec![t; keys.len()]).unwrap().holds;
+    held.iter().zip(found).map(|(holds, found)| *holds && found).zip(changes).collect()
+}
+
+/// An alert that is looked at again and again.
+struct Looked {
+    alert: Arc<AlertPlan>,
+    watch: KeyWatch<Arc<[u8]>>,
+    index: ReverseIndex,
+    last: Option<(Vector, Micros)>,
+    begun: usize,
+    ceased: usize,
+    evaluated: usize,
+}
+
+impl Looked {
+    fn new(alert: Arc<AlertPlan>) -> Looked {
+        let (watch, index) = (KeyWatch::new(None, HashMap::new()), ReverseIndex::default());
+        Looked { alert, watch, index, last: None, begun: 0, ceased: 0, evaluated: 0 }
+    }
+
+    /// Evaluates the keys that may have changed and those that are due.
+    fn look(&mut self, read_view: &ReadView, t: Micros) {
+        let view = read_view.view(&self.alert.view.view).unwrap();
+        for rows in self.index.lacking(read_view, view).unwrap() {
+            self.index.add(view, rows).unwrap();
+        }
+        let changed = self.last.as_ref().and_then(|(position, at)| keys_since(read_view, view, (position, *at), &self.index).unwrap());
+        let mut keys = changed.unwrap_or_else(|| every_key(read_view, view));
+        while let Some((_, due)) = self.watch.due(t) {
+            keys.extend(due);
+        }
+        let encoded: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
+        self.evaluated += keys.len();
+        for (key, (holds, next)) in keys.iter().zip(evaluated(read_view, &self.alert, &encoded, t)) {
+            match self.watch.observe(key, t, holds, next) {
+                Some(_) if holds => self.begun += 1,
+                Some(_) => self.ceased += 1,
+                None => {}
+            }
+        }
+        self.last = Some((read_view.vector.of_streams(&view.live.streams()), t));
+    }
+}
+
+/// A step of the test: events (device, status, age in seconds) that are checkpointed or fresh, and how many seconds
+/// pass.
+type Step = (Vec<(u8, u8, i64)>, bool, i64);
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let events = prop::collection::vec((0u8..8, 0u8..4, 0i64..3_000), 0..4);
+    // Mostly a moment passes, and sometimes long enough for windows to slide.
+    let passes = prop_oneof![3 => 1i64..90, 1 => 300i64..2_400];
+    prop::collection::vec((events, prop::bool::weighted(0.2), passes), 40)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_begins_and_ceases_from_look_to_look_is_what_a_look_at_every_key_finds() {
+    let mut runner = TestRunner::deterministic();
+    let (mut begun, mut ceased) = (0, 0);
+    for _ in 0..4 {
+        let steps = steps().new_tree(&mut runner).unwrap().current();
+        let harness = harness().await;
+        let read_view = harness.node.read_view().unwrap();
+        let mut looked = ["ring", "pack"].map(|name| Looked::new(planned(&read_view, name)));
+        let passing: i64 = steps.iter().map(|(_, _, passes)| passes).sum();
+        let (mut t, mut count, mut every) = (NOW - passing * SECOND, 0, 0);
+        for (events, is_committed, passes) in steps {
+            t += passes * SECOND;
+            let events = events.into_iter().map(|(device, status, age)| {
+                count += 1;
+                event(&count.to_string(), &format_timestamp(t - age * SECOND), &format!("d{device}"), "1.00", &format!("s{status}"))
+            });
+            let events: Vec<String> = events.collect();
+            match (events.is_empty(), is_committed) {
+                (true, _) => {}
+                (false, true) => {
+                    harness.checkpoint(1, &events).await;
+                    harness.node.refresh().await.unwrap();
+                }
+                (false, false) => harness.fresh(0, &events).await,
+            }
+            let read_view = harness.node.read_view().unwrap();
+            for looked in &mut looked {
+                looked.look(&read_view, t);
+                let keys = every_key(&read_view, read_view.view(&looked.alert.view.view).unwrap());
+                every += keys.len();
+                let encoded: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
+                let held = keys.iter().zip(evaluated(&read_view, &looked.alert, &encoded, t)).filter(|(_, (holds, _))| *holds);
+                let expected: BTreeSet<Arc<[u8]>> = held.map(|(key, _)| key.clone()).collect();
+                let found: BTreeSet<Arc<[u8]>> = looked.watch.open().keys().cloned().collect();
+                assert_eq!(found, expected, "{} at {}", looked.alert.view.view, format_timestamp(t));
+            }
+        }
+        begun += looked.iter().map(|looked| looked.begun).sum::<usize>();
+        ceased += looked.iter().map(|looked| looked.ceased).sum::<usize>();
+        let evaluated: usize = looked.iter().map(|looked| looked.evaluated).sum();
+        assert!(evaluated < every, "{evaluated} of {every} keys");
+    }
+    assert!(begun > 20 && ceased > 20, "{begun} begun, {ceased} ceased");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edge_that_is_seen_again_while_it_is_live_changes_no_key_unless_events_are_counted() {
+    let harness = harness().await;
+    let pay = |id: &str, age: Micros, device: &str| event(id, &format_timestamp(NOW - age), device, "1.00", "one");
+    harness.fresh(0, &[pay("1", 30 * SECOND, "a"), pay("2", 30 * SECOND, "b")]).await;
+    let read_view = harness.node.read_view().unwrap();
+    let position = read_view.vector.clone();
+    harness.fresh(0, &[pay("3", SECOND, "a")]).await;
+    let read_view = harness.node.read_view().unwrap();
+    // Of a time after two hours, both edges had left the window.
+    for (view, t, expected) in [("alike", NOW, 0), ("crowd", NOW, 2), ("alike", NOW + 2 * HOUR, 2)] {
+        let view = read_view.view(view).unwrap();
+        let mut index = ReverseIndex::default();
+        for rows in index.lacking(&read_view, view).unwrap() {
+            index.add(view, rows).unwrap();
+        }
+        let keys = keys_since(&read_view, view, (&position, t), &index).unwrap().unwrap();
+        assert_eq!(keys.len(), expected, "{} at {}", view.live.name, format_timestamp(t));
+        assert!(index.lacking(&read_view, view).unwrap().is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_of_edges_that_are_read_ahead_is_not_known_yet() {
+    let harness = harness().await;
+    let pay = |id: &str, age: Micros, device: &str, status: &str| event(id, &format_timestamp(NOW - age), device, "1.00", status);
+    let ahead = [pay("1", HOUR, "a", "one"), pay("2", HOUR, "b", "one"), pay("3", HOUR, "c", "one")];
+    harness.fresh(0, &ahead).await;
+    let read_view = harness.node.read_view().unwrap();
+    let view = read_view.view("alike").unwrap();
+    let keys = every_key(&read_view, view);
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
+    let watched = |name: &str, t: Micros| {
+        let alert = planned(&read_view, name);
+        rows_of_keys(&read_view, read_view.view(&alert.view.view).unwrap(), &alert, &keys, t).unwrap()
+    };
+    assert_eq!(watched("ring", NOW - 2 * HOUR).since, [NOW - HOUR; 3]);
+    // Tiles say that there is no pair before.
+    let WatchedRows { found, changes, since, .. } = watched("pack", NOW - 2 * HOUR);
+    assert_eq!((found, changes, since), (vec![false; 3], vec![Some(NOW - HOUR); 3], vec![Micros::MIN; 3]));
+    // What is dated after the present moment is not waited for.
+    harness.fresh(0, &[pay("4", -HOUR, "a", "one")]).await;
+    let read_view = harness.node.read_view().unwrap();
+    let ring = planned(&read_view, "ring");
+    let WatchedRows { found, since, .. } = rows_of_keys(&read_view, read_view.view("alike").unwrap(), &ring, &keys, NOW).unwrap();
+    assert_eq!((found, since), (vec![true; 3], vec![NOW - HOUR; 3]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_parts_of_any_number_each_linked_key_is_once() {
+    let harness = harness().await;
+    let pay = |at: usize| event(&at.to_string(), &format_timestamp(NOW - HOUR), &format!("d{at}"), "1.00", "one");
+    harness.checkpoint(1, &(0..20).map(pay).collect::<Vec<_>>()).await;
+    harness.node.refresh().await.unwrap();
+    harness.fresh(0, &(15..30).map(|at| pay(at).replace("\"id\":\"", "\"id\":\"x")).collect::<Vec<_>>()).await;
+    let read_view = harness.node.read_view().unwrap();
+    let view = read_view.view("alike").unwrap();
+    for part_rows in [1, 7, 1_000] {
+        let parts = parts_of_about(part_rows, &read_view, view).unwrap();
+        let keys: Vec<Arc<[u8]>> = parts.iter().flat_map(|part| linked_keys_of_part(&read_view, view, part).unwrap()).collect();
+        assert_eq!((keys.len(), keys.iter().collect::<BTreeSet<_>>().len()), (30, 30), "{} parts", parts.len());
+    }
+}
