@@ -9,7 +9,7 @@ use super::*;
 fn the_example_of_linked_devices_answers_as_its_readme_says() {
     let project = Project::from_example("device_links");
     let check = text(&project.run(&["check"]).stdout);
-    assert!(check.ends_with("2 streams and 3 views: no errors\n"), "{check}");
+    assert!(check.ends_with("2 streams, 3 views and 1 alert: no errors\n"), "{check}");
     assert!(check.contains("links        liveness edges; max_degree 10000") && check.contains("  365d    1d   1\n"), "{check}");
     assert!(check.contains("links        full edges") && check.contains("  30d     1h   33\n"), "{check}");
     let explained = |view: &str| text(&project.run(&["explain", view]).stdout);
@@ -59,10 +59,34 @@ fn the_example_of_linked_devices_answers_as_its_readme_says() {
         assert_success(&project.run(&["verify", view]));
     }
     assert_eq!(linked(&[]).0, row, "the answer stays when a snapshot takes over");
+    a_ring_begins_with_its_links_and_ends_with_time(&project);
     assert_eq!(up.stop(), Some(0));
 }
 
 /// `expected.json` was computed from the file by `expected.py`, in plain loops.
+fn a_ring_begins_with_its_links_and_ends_with_time(project: &Project) {
+    let until_put_out = |states: &[&str]| {
+        let begun = Instant::now();
+        loop {
+            let put_out = text(&project.run(&["alert", "read", "ring"]).stdout);
+            let records: Vec<Value> = put_out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let found: Vec<&str> = records.iter().filter_map(|record| record["_state"].as_str()).collect();
+            if found == states {
+                assert!(records.iter().all(|record| record["device_id"] == "tablet-1"), "{put_out}");
+                return;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "timed out: {states:?} are expected, put out is {put_out:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    until_put_out(&["began"]);
+    // Time passes by an event of another device.
+    let another = r#"{"event_id":"l11","ts":"2026-05-08T09:00:00Z","user_id":"u6","device_id":"laptop-8"}"#;
+    std::fs::write(project.path().join("another.jsonl"), another).unwrap();
+    project.json(&["ingest", "login", "another.jsonl"]);
+    until_put_out(&["began", "resolved"]);
+}
+
 #[test]
 fn the_example_of_the_warehouse_answers_as_its_readme_says() {
     let project = Project::from_example("warehouse");

@@ -27,6 +27,7 @@ use super::sinks::parameters::{define_value, set_to, values_of};
 use super::{seeds, show_logs};
 
 mod killed;
+mod links;
 mod windows;
 
 const PARTITIONS: u32 = 2;
