@@ -51,6 +51,7 @@ files!(
     refused_definitions,
     refused_queries,
     alerts,
+    linked_alerts,
 );
 
 #[test]

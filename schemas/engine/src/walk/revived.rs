@@ -63,8 +63,12 @@ impl Walk<'_> {
     fn is_live_in(&self, side: Side, (chunk, row): (&StateRows, usize), layers: &[LayerRows<'_>], added: &[&StateRows]) -> Result<bool> {
         let key = chunk.keys().value(row);
         let is_added = |rows: &StateRows| added.iter().any(|chunk| std::ptr::eq(*chunk, rows));
+        let rows_of_edge = |rows: &StateRows| {
+            let from = rows.first_from(key);
+            from..from + (from..rows.len()).take_while(|row| rows.keys().value(*row) == key).count()
+        };
         let before: Vec<(&StateRows, Range<usize>)> =
-            layers.iter().filter(|layer| !is_added(layer.rows)).map(|layer| (layer.rows, layer.rows.find(key))).collect();
+            layers.iter().filter(|layer| !is_added(layer.rows)).map(|layer| (layer.rows, rows_of_edge(layer.rows))).collect();
         for condition in self.links.conditions.iter().filter(|condition| condition.side.is_none_or(|of| of == side)) {
             let column = self.plan.state_offset(condition.state);
             if timestamps(chunk.batch(), column)?.is_null(row) {
