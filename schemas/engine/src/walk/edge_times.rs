@@ -11,7 +11,7 @@ use crate::walk::alive::timestamps;
 use crate::walk::edges::{NodeAt, batches};
 use crate::walk::{LayerRows, NEAR_EDGES, ReachedNode, Walk};
 use types::Result;
-use types::tiles::{Micros, TimeRange};
+use types::tiles::{Micros, RowTime, Span, TimeRange};
 
 /// Times of the edges that one key's row is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,9 +19,10 @@ pub struct EdgeTimes {
     /// The first time after the walk's at which one of them leaves a range or comes into one, or an earlier one; `None`
     /// if none does.
     pub changes: Option<Micros>,
-    /// When the last of them was seen, but for those later than the horizon. An edge that keeps only when it was last
-    /// seen does not say whether it was seen before that too, so that earlier rows are not known. `None` where edges
-    /// keep tiles, which say it.
+    /// The last event by which earlier rows are not known, but for those later than the horizon. An edge that keeps
+    /// only when it was last seen does not say whether it was seen before too: of such edges, it is the last event.
+    /// Edges that keep tiles say it, to the hop: of these, it is one between the ends of the finest hop and of the
+    /// longest.
     pub last_seen: Option<Micros>,
 }
 
@@ -57,12 +58,23 @@ impl<'a> Walk<'a> {
             EdgeKind::Full => self.tile_changes(nodes, ranges)?,
             EdgeKind::Liveness => nodes.iter().map(|node| self.seen_changes(side, node, ranges)).collect::<Result<_>>()?,
         };
-        let keeps_times = self.links.kind == EdgeKind::Full && !ranges.contains(&TimeRange::ALL);
+        let unsure = self.unsure(ranges);
         let times = nodes.iter().zip(changes).map(|(node, changes)| {
-            let last_seen = if keeps_times { None } else { self.last_seen(node, horizon)? };
+            let last_seen = unsure.map(|unsure| self.last_seen(node, &unsure, horizon)).transpose()?.flatten();
             Ok(EdgeTimes { changes, last_seen })
         });
         times.collect()
+    }
+
+    /// The times at which an event may count that should not yet; `None` if there are none. A range ends with its own
+    /// hop, so that a row could exist by a long one whose events are not in a short one yet.
+    fn unsure(&self, ranges: &[TimeRange]) -> Option<Span> {
+        if self.links.kind == EdgeKind::Liveness || ranges.contains(&TimeRange::ALL) {
+            return Some(Span { from: None, to: None });
+        }
+        let ends = ranges.iter().filter(|range| range.until.is_none()).filter_map(|range| RowTime::up_to(self.t).span(range).to);
+        let (first, last) = (ends.clone().min(), ends.max());
+        (first < last).then_some(Span { from: first, to: last })
     }
 
     fn tile_changes(&self, nodes: &[NodeAt<'a>], ranges: &[TimeRange]) -> Result<Vec<Option<Micros>>> {
@@ -91,11 +103,11 @@ impl<'a> Walk<'a> {
         Ok(first)
     }
 
-    fn last_seen(&self, node: &NodeAt<'a>, horizon: Micros) -> Result<Option<Micros>> {
+    fn last_seen(&self, node: &NodeAt<'a>, within: &Span, horizon: Micros) -> Result<Option<Micros>> {
         let mut last: Option<Micros> = None;
         for LayerRows { rows, range, .. } in &node.layers {
             let seen = &timestamps(rows.batch(), self.plan.state_offset(self.links.seen))?.values()[range.clone()];
-            last = seen.iter().copied().filter(|seen| *seen <= horizon).max().max(last);
+            last = seen.iter().copied().filter(|seen| *seen <= horizon && within.contains(*seen)).max().max(last);
         }
         Ok(last)
     }

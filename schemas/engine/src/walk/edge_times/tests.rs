@@ -23,9 +23,9 @@ fn seen() -> impl Strategy<Value = Vec<Seen>> {
     prop::collection::vec((0u8..3, 0u8..3, 0i64..3 * 3_600), 1..12)
 }
 
-async fn world(aggregate: &str, created: &[Seen], login: &[Seen]) -> World {
+async fn world((windows, aggregate): (&str, &str), created: &[Seen], login: &[Seen]) -> World {
     let sql = format!(
-        "CREATE VIEW links WITH (windows = '1h') AS SELECT c.device, {aggregate} AS n \
+        "CREATE VIEW links WITH (windows = '{windows}') AS SELECT c.device, {aggregate} AS n \
          FROM created c JOIN login l ON c.user_id = l.user_id GROUP BY c.device"
     );
     let events = |seen: &[Seen]| {
@@ -38,11 +38,16 @@ async fn world(aggregate: &str, created: &[Seen], login: &[Seen]) -> World {
 impl World {
     /// Whether a device has a row at a time, its value, and the times of its edges.
     fn known_at(&self, device: u8, t: Micros) -> ((bool, i64), EdgeTimes) {
+        self.known_by(&[window()], device, t)
+    }
+
+    /// The same of an alert with these ranges.
+    fn known_by(&self, ranges: &[TimeRange], device: u8, t: Micros) -> ((bool, i64), EdgeTimes) {
         let links = self.plan.links().cloned().unwrap();
         let groups: [ArrayRef; 1] = [Arc::new(StringArray::from(vec![format!("d{device}")]))];
         let walk = Walk::new(&self.plan, &self.codec, &links, &self.run, t).up_to_its_time();
         let walked = walk.rows(&groups, 1, &[1]).unwrap();
-        let times = walk.edge_times(&groups, 1, &[window()], Micros::MAX).unwrap();
+        let times = walk.edge_times(&groups, 1, ranges, Micros::MAX).unwrap();
         ((walked.found[0], walked.rows.column(0).as_primitive::<Int64Type>().value(0)), times[0])
     }
 }
@@ -82,7 +87,7 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let aggregate = if is_counted { "count(*)" } else { "count(DISTINCT l.device)" };
-        let world = runtime.block_on(world(aggregate, &created, &login));
+        let world = runtime.block_on(world(("1h", aggregate), &created, &login));
         let t = START + looked_at * 1_000_000;
         for device in 0..3 {
             let (row, times) = world.known_at(device, t);
@@ -105,9 +110,22 @@ proptest! {
 #[tokio::test]
 async fn a_later_event_hides_an_earlier_one_of_its_edge_until_its_own_time() {
     let login = [(0, 1, 600), (0, 1, 7_200)];
-    let world = world("count(DISTINCT l.device)", &[(0, 0, 600)], &login).await;
+    let world = world(("1h", "count(DISTINCT l.device)"), &[(0, 0, 600)], &login).await;
     let (_, times) = world.known_at(0, START + 700 * 1_000_000);
     assert_eq!(times.last_seen, Some(START + 7_200 * 1_000_000));
     let ((found, devices), times) = world.known_at(0, START + 7_200 * 1_000_000);
     assert_eq!((found, devices, times.last_seen), (false, 0, Some(START + 600 * 1_000_000)));
+}
+
+/// The hop of half an hour is ten seconds, that of a day five minutes.
+#[tokio::test]
+async fn a_row_that_exists_by_a_long_hop_is_not_known_before_its_last_event() {
+    let world = world(("30m, 1d", "count(*)"), &[(0, 0, 200)], &[(0, 1, 210)]).await;
+    let ranges = [1_800, 86_400].map(|seconds| TimeRange::trailing(Duration::from_secs(seconds), None));
+    let ((found, pairs), times) = world.known_by(&ranges, 0, START);
+    assert_eq!((found, pairs, times.last_seen), (true, 0, Some(START + 210 * 1_000_000)));
+    let ((found, pairs), times) = world.known_by(&ranges, 0, START + 210 * 1_000_000);
+    assert_eq!((found, pairs, times.last_seen), (true, 1, None));
+    let ((found, _), times) = world.known_by(&ranges, 0, START - 1);
+    assert_eq!((found, times.last_seen), (false, None));
 }
