@@ -11,7 +11,7 @@ use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use crate::plan::{RangeIndex, StateExpr, StateIndex, Use, ViewPlan};
 use crate::states::merge::accumulator;
 use crate::states::pieces::{NO_GROUP, Pieces, RangeSelection};
-use types::tiles::{Micros, RowTime};
+use types::tiles::RowTime;
 use types::{Error, Result};
 
 /// One accumulator takes several ranges together, up to this many groups: there is little to merge for one key, and
