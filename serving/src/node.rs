@@ -29,7 +29,7 @@ use crate::lookup::{self, AskedPaths, Keys, Request, Response, ViewKeys, ViewsRe
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::{Loaded, ReadView};
 use crate::scoring::Scorer;
-use crate::sql::{self, Described, Params, QueryResponse, TableDescription, TableReader};
+use crate::sql::{self, Described, Params, QueryResponse, SessionSettings, TableDescription, TableReader};
 use crate::status_reporter::StatusReporter;
 use crate::value_errors::OnValueError;
 
@@ -196,7 +196,8 @@ impl Node {
         after: Option<Vector>,
     ) -> Result<QueryResponse> {
         let after = after.as_ref().map(|position| self.awaited(position)).transpose()?;
-        let asked = sql::Query { sql, params: Params::Json(params), as_of: None, on_value_error, principal: self.principal.clone() };
+        let (params, settings, principal) = (Params::Json(params), SessionSettings::default(), self.principal.clone());
+        let asked = sql::Query { sql, params, settings, on_value_error, principal };
         let mut response = sql::query(&self.inner.follower, &self.inner.runtime, self.inner.log.get(), asked, after).await?;
         self.hide_other_streams(&mut response.meta.cut)?;
         Ok(response)
@@ -248,24 +249,24 @@ impl Node {
     /// Plans a query over a read view at hand and begins it, so that several queries have one position and time. The
     /// caller keeps the files of the read view.
     pub async fn query_at(&self, read_view: ReadView, sql: &str, on_value_error: OnValueError) -> Result<QueryResponse> {
-        let asked = sql::Query { sql, params: Params::Json(Vec::new()), as_of: None, on_value_error, principal: self.principal.clone() };
+        let (params, settings, principal) = (Params::Json(Vec::new()), SessionSettings::default(), self.principal.clone());
+        let asked = sql::Query { sql, params, settings, on_value_error, principal };
         let mut response = sql::query_at(&self.inner.follower, &self.inner.runtime, self.inner.log.get(), read_view, asked).await?;
         self.hide_other_streams(&mut response.meta.cut)?;
         Ok(response)
     }
 
-    /// Plans a query with typed parameters and begins it: over a read view at hand, or that of this moment. `as_of` is
-    /// the time where the text names none.
+    /// Plans a query with typed parameters and begins it: over a read view at hand, or that of this moment.
     pub async fn query_typed(
         &self,
         read_view: Option<ReadView>,
         sql: &str,
         params: Vec<ScalarValue>,
-        as_of: Option<Micros>,
+        settings: SessionSettings<'_>,
     ) -> Result<QueryResponse> {
         let (follower, runtime, log) = (&self.inner.follower, &self.inner.runtime, self.inner.log.get());
-        let asked =
-            sql::Query { sql, params: Params::Typed(params), as_of, on_value_error: OnValueError::Fail, principal: self.principal.clone() };
+        let (params, on_value_error, principal) = (Params::Typed(params), OnValueError::Fail, self.principal.clone());
+        let asked = sql::Query { sql, params, settings, on_value_error, principal };
         let mut response = match read_view {
             Some(read_view) => sql::query_at(follower, runtime, log, read_view, asked).await?,
             None => sql::query(follower, runtime, log, asked, None).await?,

@@ -106,12 +106,20 @@ impl QueryResponse {
     }
 }
 
+/// What the session of a client says of its queries.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SessionSettings<'a> {
+    /// The time that is asked where the text names none.
+    pub as_of: Option<Micros>,
+    /// The zone of local times, by a name that Arrow knows; `None`: UTC.
+    pub time_zone: Option<&'a str>,
+}
+
 /// What a query asks.
 pub(crate) struct Query<'a> {
     pub(crate) sql: &'a str,
     pub(crate) params: Params,
-    /// The time that is asked where the text names none.
-    pub(crate) as_of: Option<Micros>,
+    pub(crate) settings: SessionSettings<'a>,
     pub(crate) on_value_error: OnValueError,
     /// Who asks: every table that is read needs its right.
     pub(crate) principal: Arc<Principal>,
@@ -121,8 +129,7 @@ pub(crate) struct Query<'a> {
 #[derive(Debug, Clone, Copy)]
 struct QueryText<'a> {
     sql: &'a str,
-    /// The time that is asked where the text names none.
-    as_of: Option<Micros>,
+    settings: SessionSettings<'a>,
     on_value_error: OnValueError,
 }
 
@@ -200,8 +207,8 @@ pub(crate) async fn query_at(
 /// Plans a query until it can be begun. `runtime` is that of this query.
 async fn plan_ready(runtime: &QueryRuntime, log: Option<&Arc<dyn Log>>, read_view: ReadView, asked: &Query<'_>) -> Result<Ready> {
     let read_view = Arc::new(read_view);
-    let Query { sql, params, as_of, on_value_error, principal } = asked;
-    let text = QueryText { sql, as_of: *as_of, on_value_error: *on_value_error };
+    let Query { sql, params, settings, on_value_error, principal } = asked;
+    let text = QueryText { sql, settings: *settings, on_value_error: *on_value_error };
     match keyed::ready(runtime, principal, &read_view, text, params)? {
         Some(ready) => Ok(ready),
         None => Box::pin(ready(runtime, TableReader { principal, log }, read_view, text, params.clone())).await,

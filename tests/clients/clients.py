@@ -66,6 +66,10 @@ def psycopg_3():
         else:
             raise SystemExit("psycopg: an INSERT was not refused")
 
+    with psycopg.connect(f"{WHERE} options='-c TimeZone=Asia/Tokyo'", autocommit=True) as connection:
+        row = connection.execute("SELECT date_trunc('day', last_order), last_order::date FROM orders_by_customer WHERE last_order > %t AND customer_id = 'c1'", ["2026-03-02"]).fetchone()
+        equal("psycopg TimeZone", row, (datetime.datetime(2026, 3, 1, 15, tzinfo=UTC), datetime.date(2026, 3, 2)))
+
     # Named cursors are read in parts.
     with psycopg.connect(WHERE) as connection:
         amounts = [(f"o{100 * n + 1}", decimal.Decimal(n) + decimal.Decimal("0.01")) for n in range(10)]

@@ -49,6 +49,7 @@ mod refuse;
 mod rewrite;
 mod select_place;
 mod session;
+mod session_zone;
 #[cfg(test)]
 mod testing;
 pub(crate) mod tile_function;
@@ -69,6 +70,7 @@ pub use overflow::IntegersDoNotWrap;
 pub use positions::keep_numbered_keys;
 pub(crate) use select_place::SelectPlace;
 pub use session::{asking_session_builder, planning_session, session_builder, session_config};
+pub use session_zone::TimesInSessionZone;
 pub use uuids::UuidColumns;
 pub(crate) use written::{ColumnNames, sql_of};
 

@@ -5,7 +5,7 @@ use std::future::Future;
 use arrow::array::RecordBatch;
 use definitions::durations::format_duration;
 use futures::StreamExt;
-use serving::{Described, Node, QueryResponse, invalid_as_of, out_of_time, parse_as_of};
+use serving::{Described, Node, QueryResponse, SessionSettings, invalid_as_of, out_of_time, parse_as_of};
 use tonic::metadata::MetadataMap;
 use types::tiles::Micros;
 use types::{Error, Reason, Result};
@@ -39,8 +39,9 @@ pub(crate) async fn describe(node: &Node, query: &AskedQuery) -> Result<Describe
 pub(crate) async fn begin(node: &Node, query: &AskedQuery) -> Result<Begun> {
     metrics::counter!("basestream_serving_flight_queries_total").increment(1);
     let params = parameters::values(&query.params)?;
+    let settings = SessionSettings { as_of: query.as_of, time_zone: None };
     in_time(node, async {
-        let mut response = node.query_typed(None, &query.sql, params, query.as_of).await?;
+        let mut response = node.query_typed(None, &query.sql, params, settings).await?;
         let first = response.batches.next().await.transpose()?;
         Ok(Begun { response, first })
     })

@@ -10,7 +10,7 @@ use serving::{array_items, date_and_zone};
 use types::sql_types::timestamp_type;
 
 use crate::problem::{INVALID_BINARY, INVALID_TEXT, NOT_SUPPORTED, OUT_OF_RANGE, SqlProblem};
-use crate::rows::BINARY;
+use crate::rows::{BINARY, Zone};
 
 const EPOCH_DAYS: i32 = 10_957;
 const EPOCH_MICROS: i64 = EPOCH_DAYS as i64 * 86_400_000_000;
@@ -53,8 +53,8 @@ fn arrow_type(pg_type: &Type) -> Option<DataType> {
     })
 }
 
-/// Reads a value. `number` is that of its parameter.
-pub(crate) fn value(number: usize, oid: u32, format: i16, bytes: Option<&Bytes>) -> Result<ScalarValue, SqlProblem> {
+/// Reads a value. `number` is that of its parameter; a time without an offset is one of `zone`.
+pub(crate) fn value(number: usize, oid: u32, format: i16, bytes: Option<&Bytes>, zone: Zone) -> Result<ScalarValue, SqlProblem> {
     let pg_type = Type::from_oid(oid).unwrap_or(Type::TEXT);
     let data_type = arrow_type(&pg_type).unwrap_or(DataType::Utf8);
     let Some(bytes) = bytes else {
@@ -65,7 +65,7 @@ pub(crate) fn value(number: usize, oid: u32, format: i16, bytes: Option<&Bytes>)
             if format == BINARY { format!("{} bytes", bytes.len()) } else { format!("\"{}\"", shortened(&String::from_utf8_lossy(bytes))) };
         SqlProblem::new(state, format!("invalid value for the parameter ${number}: found {found}, expected the type {}", pg_type.name()))
     };
-    let read = if format == BINARY { from_binary(&pg_type, bytes.clone()) } else { from_text(&pg_type, bytes) };
+    let read = if format == BINARY { from_binary(&pg_type, bytes.clone()) } else { from_text(&pg_type, bytes, zone) };
     match read {
         Ok(value) => Ok(value),
         Err(Wrong::Value) => Err(wrong(if format == BINARY { INVALID_BINARY } else { INVALID_TEXT })),
@@ -84,7 +84,7 @@ enum Wrong {
 
 type Read<T> = Result<T, Wrong>;
 
-fn from_text(pg_type: &Type, bytes: &[u8]) -> Read<ScalarValue> {
+fn from_text(pg_type: &Type, bytes: &[u8], zone: Zone) -> Read<ScalarValue> {
     let text = std::str::from_utf8(bytes).map_err(|_| Wrong::Value)?;
     if text.contains('\0') {
         return Err(Wrong::Value);
@@ -92,7 +92,7 @@ fn from_text(pg_type: &Type, bytes: &[u8]) -> Read<ScalarValue> {
     if let Kind::Array(item) = pg_type.kind() {
         let items = array_items(text).ok_or(Wrong::Value)?;
         let null = || ScalarValue::try_new_null(&arrow_type(item).ok_or(Wrong::Value)?).map_err(|_| Wrong::Value);
-        let items = items.into_iter().map(|text| text.map_or_else(null, |text| from_text(item, text.as_bytes())));
+        let items = items.into_iter().map(|text| text.map_or_else(null, |text| from_text(item, text.as_bytes(), zone)));
         return array(item, items.collect::<Read<Vec<_>>>()?);
     }
     match *pg_type {
@@ -109,7 +109,15 @@ fn from_text(pg_type: &Type, bytes: &[u8]) -> Read<ScalarValue> {
                 _ if data_type == DataType::Utf8 => text.to_owned(),
                 _ => text.trim().to_owned(),
             };
-            let value = ScalarValue::Utf8(Some(text)).cast_to(&data_type).map_err(|_| Wrong::Value)?;
+            let text = ScalarValue::Utf8(Some(text));
+            let value = match zone.other_than_utc().filter(|_| *pg_type == Type::TIMESTAMPTZ) {
+                Some(zone) => {
+                    let local = DataType::Timestamp(TimeUnit::Microsecond, Some(zone.into()));
+                    text.cast_to(&local).and_then(|time| time.cast_to(&data_type))
+                }
+                None => text.cast_to(&data_type),
+            };
+            let value = value.map_err(|_| Wrong::Value)?;
             if value.is_null() { Err(Wrong::Value) } else { Ok(value) }
         }
     }

@@ -10,13 +10,13 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use futures::StreamExt;
-use serving::{Node, ReadView, Turn};
+use serving::{Node, ReadView, SessionSettings, Turn};
 use types::tiles::Micros;
 use types::{Error, Result};
 
 use crate::columns::{WireType, types_to_send, wire_types, with_oids};
 use crate::metadata::{Metadata, oid_columns, oid_params};
-use crate::rows::plain;
+use crate::rows::{Zone, plain};
 
 /// What answers a statement.
 #[derive(Clone)]
@@ -51,6 +51,7 @@ pub(crate) struct ReadFrom {
     /// That of a transaction.
     pub(crate) read_view: Option<ReadView>,
     pub(crate) as_of: Option<Micros>,
+    pub(crate) zone: Zone,
 }
 
 impl QueryEngine {
@@ -72,7 +73,7 @@ impl QueryEngine {
     }
 
     pub(crate) async fn ask(&self, sql: &str, params: Vec<ScalarValue>, from: ReadFrom) -> Result<StatementRows> {
-        let ReadFrom { read_view, as_of } = from;
+        let ReadFrom { read_view, as_of, zone } = from;
         if may_name_the_catalog(sql) {
             let for_names = match &read_view {
                 Some(read_view) => read_view.clone(),
@@ -84,7 +85,8 @@ impl QueryEngine {
                 return StatementRows::new(schema, Vec::new(), batches, Turn::default());
             }
         }
-        let response = self.node.query_typed(read_view, sql, params, as_of).await?;
+        let settings = SessionSettings { as_of, time_zone: zone.other_than_utc() };
+        let response = self.node.query_typed(read_view, sql, params, settings).await?;
         StatementRows::new(response.schema, response.uuids, response.batches, response.turn)
     }
 }

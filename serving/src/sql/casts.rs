@@ -153,6 +153,20 @@ fn at_time_zone(timestamp: &Expr, time_zone: &Expr) -> Result<Option<Expr>> {
     Ok(Some(Expr::AtTimeZone { timestamp: Box::new(timestamp.clone()), time_zone: Box::new(literal(Some(known.to_owned()))) }))
 }
 
+/// Spells UTC after `AT TIME ZONE` in another way: a time has the type of UTC also where nobody names a zone, and is then
+/// one of the session's.
+pub(super) fn tell_utc_apart(statement: &mut Statement) -> Result<()> {
+    let Some(statement) = inner_mut(statement) else { return Ok(()) };
+    statement.visit_expressions_mut(|expr| {
+        if let Expr::AtTimeZone { time_zone, .. } = expr
+            && text_of(time_zone) == Some("UTC")
+        {
+            **time_zone = literal(Some("+00:00".to_owned()));
+        }
+        Ok(())
+    })
+}
+
 /// `left = ANY ('{a,b}')` is `left IN ('a', 'b')`, whose texts take the type of the left side.
 fn in_list(left: &Expr, right: &Expr, negated: bool) -> Result<Option<Expr>> {
     let Some(text) = text_of(right) else { return Ok(None) };
@@ -230,6 +244,14 @@ mod tests {
         ] {
             assert_eq!(rewritten(same).unwrap(), same);
         }
+    }
+
+    #[test]
+    fn utc_that_is_named_is_told_from_that_of_all_times() {
+        let mut parser = DFParserBuilder::new("SELECT a AT TIME ZONE 'UTC', a AT TIME ZONE 'Europe/Berlin', 'UTC'").build().unwrap();
+        let mut statement = parser.parse_statement().unwrap();
+        tell_utc_apart(&mut statement).unwrap();
+        assert_eq!(statement.to_string(), "SELECT a AT TIME ZONE '+00:00', a AT TIME ZONE 'Europe/Berlin', 'UTC'");
     }
 
     #[test]

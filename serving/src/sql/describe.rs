@@ -7,7 +7,7 @@ use types::{Error, Result};
 
 use super::names::{DEFAULT_CATALOG, DEFAULT_SCHEMA, SYSTEM_SCHEMA, view_of_table};
 use super::planning::{PlanRequest, plan};
-use super::{QueryText, TableReader, params, tables};
+use super::{QueryText, SessionSettings, TableReader, params, tables};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::ReadView;
@@ -44,7 +44,8 @@ pub(crate) async fn describe(
     sql: &str,
     given: &[Option<DataType>],
 ) -> Result<Described> {
-    let text = QueryText { sql, as_of: None, on_value_error: OnValueError::Fail };
+    // No type depends on them.
+    let text = QueryText { sql, settings: SessionSettings::default(), on_value_error: OnValueError::Fail };
     let planned = plan(PlanRequest { runtime, reader, text, types: given }, Arc::new(read_view)).await?;
     let types = params::types(&planned.plan, given)?;
     let names = planned.columns.parameters(&planned.plan)?;

@@ -46,8 +46,14 @@ pub(super) fn ready(
     }
     let view_schema = live.plan.output_schema();
     let Some(AnswerColumns { places, shown }) = AnswerColumns::find(&lookup, &view_schema)? else { return Ok(None) };
+    // In another zone, a text is another time.
+    let has_times = live.plan.answer_keys().iter().any(|key| matches!(key.data_type(), DataType::Timestamp(..)));
+    if has_times && text.settings.time_zone.is_some() {
+        return Ok(None);
+    }
     let Some(keys) = keys(&lookup, &live.plan, params) else { return Ok(None) };
-    let context = QueryContext::new(read_view.clone(), text.as_of, std::slice::from_ref(&lookup.view))?.on_value_error(text.on_value_error);
+    let context =
+        QueryContext::new(read_view.clone(), text.settings.as_of, std::slice::from_ref(&lookup.view))?.on_value_error(text.on_value_error);
     if context.needs_archive(loaded) {
         return Ok(None);
     }

@@ -10,13 +10,13 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use engine::functions::{to_char, typed_texts};
-use engine::plan::{IntegersDoNotWrap, UuidColumns, check_supported, keep_numbered_keys};
+use engine::plan::{IntegersDoNotWrap, TimesInSessionZone, UuidColumns, check_supported, keep_numbered_keys};
 use types::{ErrorKind, Reason, Result};
 
 use super::column_names::ToldApart;
 use super::exists::ExistsInColumns;
 use super::like_escape::like_pattern;
-use super::{QueryText, TableReader, casts, column_names, params, rights, statement, tables, wildcards};
+use super::{QueryText, SessionSettings, TableReader, casts, column_names, params, rights, statement, tables, wildcards};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::{ReadView, only_served_version_answers};
@@ -70,15 +70,18 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     let named = tables::tables_named(&read_view, &session.state_ref().read(), &asked.statement, reader.principal)?;
     // The archive has a stream's events up to the last checkpoint: views beside them stand there too.
     let read_view = if named.has_streams { Arc::new(read_view.committed()) } else { read_view };
-    let context = QueryContext::new(read_view, asked.as_of.or(text.as_of), &named.views)?.on_value_error(text.on_value_error);
+    let context = QueryContext::new(read_view, asked.as_of.or(text.settings.as_of), &named.views)?.on_value_error(text.on_value_error);
     let columns = tables::register(&session, runtime, &context, reader)?;
     session.add_analyzer_rule(Arc::new(IntegersDoNotWrap));
     session.add_analyzer_rule(Arc::new(ExistsInColumns));
+    if let Some(zone) = text.settings.time_zone {
+        session.add_analyzer_rule(Arc::new(TimesInSessionZone::new(zone)));
+    }
     typed_texts().into_iter().chain([like_pattern(), to_char()]).for_each(|function| session.register_udf(function));
 
     let state = session.state();
     let streams = &context.read_view.loaded.registry.streams;
-    let planned = plan_statement(&state, text.sql, asked.statement, types, streams).await;
+    let planned = plan_statement(&state, text, asked.statement, types, streams).await;
     let (plan, told_apart) = planned.map_err(|error| error.with_text_hint(text.sql))?;
     statement::allow(&plan)?;
     check_supported(&plan)?;
@@ -91,12 +94,14 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
 /// Plans a statement: as it is, or, where the planner refuses several columns of one name, with those told apart.
 async fn plan_statement(
     state: &SessionState,
-    sql: &str,
+    text: QueryText<'_>,
     statement: Statement,
     types: &[Option<DataType>],
     streams: &BTreeMap<Arc<str>, LiveStream>,
 ) -> Result<(LogicalPlan, ToldApart)> {
-    let mut refusal = match params::plan(state, sql, rewritten(statement, streams)?, types).await {
+    let QueryText { sql, settings, .. } = text;
+    let rewritten = |statement| rewritten(statement, streams, settings);
+    let mut refusal = match params::plan(state, sql, rewritten(statement)?, types).await {
         Ok(plan) => return Ok((plan, ToldApart::default())),
         Err(error) => error,
     };
@@ -106,7 +111,7 @@ async fn plan_statement(
         && let Some(name) = column_names::repeated_name(&refusal)
         && clashing.insert(name)
     {
-        let mut statement = rewritten(statement::read(sql)?.statement, streams)?;
+        let mut statement = rewritten(statement::read(sql)?.statement)?;
         let told_apart = column_names::tell_apart(&mut statement, &clashing)?;
         if told_apart.is_empty() {
             break;
@@ -120,9 +125,12 @@ async fn plan_statement(
 }
 
 /// The statement as the planner understands it.
-fn rewritten(mut statement: Statement, streams: &BTreeMap<Arc<str>, LiveStream>) -> Result<Statement> {
+fn rewritten(mut statement: Statement, streams: &BTreeMap<Arc<str>, LiveStream>, settings: SessionSettings<'_>) -> Result<Statement> {
     wildcards::leave_out_system_columns(&mut statement, streams)?;
     casts::rewrite(&mut statement)?;
+    if settings.time_zone.is_some() {
+        casts::tell_utc_apart(&mut statement)?;
+    }
     if let Some(statement) = params::inner_mut(&mut statement) {
         keep_numbered_keys(statement);
     }

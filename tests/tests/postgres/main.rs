@@ -12,3 +12,4 @@ mod protocol;
 mod rights;
 mod server;
 mod tools;
+mod zones;

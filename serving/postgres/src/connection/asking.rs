@@ -44,7 +44,7 @@ impl Connection {
             true => Some(self.session.read_view(|| node.read_view())?),
             false => None,
         };
-        let from = ReadFrom { read_view, as_of: self.session.as_of() };
+        let from = ReadFrom { read_view, as_of: self.session.as_of(), zone: self.session.zone() };
         metrics::counter!("basestream_serving_postgres_queries_total").increment(1);
         let asking = self.query_engine.ask(&running.statement.sql, params, from);
         match limits.first(asking, &mut self.socket).await? {

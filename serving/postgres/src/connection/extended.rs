@@ -62,7 +62,7 @@ impl Connection {
             true => prepared.types.clone(),
             false => self.described(&prepared).await?.params,
         };
-        let params = prepared::values(&types, formats, values)?;
+        let params = prepared::values(&types, formats, values, self.session.zone())?;
         self.keep_portal(name, Portal { prepared, text_bytes: 0, params, formats: result_formats, progress: PortalProgress::NotBegun })?;
         Ok(self.socket.put(PgWireBackendMessage::BindComplete(BindComplete::new()))?)
     }

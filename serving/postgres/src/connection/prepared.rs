@@ -11,7 +11,7 @@ use crate::columns::{WireType, text_schema, wire_types};
 use crate::params;
 use crate::problem::{PROTOCOL_VIOLATION, SqlProblem};
 use crate::query::{Description, StatementRows};
-use crate::rows::{BINARY, TEXT};
+use crate::rows::{BINARY, TEXT, Zone};
 use crate::statement::{Command, Statement};
 
 pub(super) type Named<T> = HashMap<String, T>;
@@ -106,14 +106,14 @@ impl Descriptions {
     }
 }
 
-/// The values of a Bind. `formats` is that of each, or of all, or none for text.
-pub(super) fn values(types: &[u32], formats: &[i16], values: &[Option<Bytes>]) -> Result<Vec<ScalarValue>, SqlProblem> {
+/// The values of a Bind in a session of this zone. `formats` is that of each, or of all, or none for text.
+pub(super) fn values(types: &[u32], formats: &[i16], values: &[Option<Bytes>], zone: Zone) -> Result<Vec<ScalarValue>, SqlProblem> {
     if types.len() != values.len() {
         let message = format!("bind message supplies {} parameters, but prepared statement requires {}", values.len(), types.len());
         return Err(SqlProblem::new(PROTOCOL_VIOLATION, message));
     }
     let formats = expanded(formats, values.len(), "parameter")?;
-    let value = |(index, value): (usize, &Option<Bytes>)| params::value(index + 1, types[index], formats[index], value.as_ref());
+    let value = |(index, value): (usize, &Option<Bytes>)| params::value(index + 1, types[index], formats[index], value.as_ref(), zone);
     values.iter().enumerate().map(value).collect()
 }
 

@@ -16,7 +16,7 @@ fn there_and_back(scalar: &ScalarValue, format: i16) -> ScalarValue {
     let oid = types[0].pg_type().oid();
     let mut out = BytesMut::new();
     RowFormat { types, formats: vec![format], zone: Zone::named("Asia/Kolkata").unwrap() }.value(&mut out, 0, &column, 0).unwrap();
-    value(1, oid, format, Some(&out.freeze())).unwrap_or_else(|problem| panic!("{scalar}: {problem:?}"))
+    value(1, oid, format, Some(&out.freeze()), Zone::default()).unwrap_or_else(|problem| panic!("{scalar}: {problem:?}"))
 }
 
 fn scalars() -> impl Strategy<Value = ScalarValue> {
@@ -62,18 +62,18 @@ proptest! {
         oid in prop::sample::select(vec![16u32, 17, 20, 21, 23, 25, 26, 114, 700, 701, 1043, 1082, 1083, 1114, 1184, 1186, 1700, 2950, 3802, 1016, 1009, 1231, 2951, 0]),
         bytes in vec(prop_oneof![Just(0u8), any::<u8>()], 0..40), format in 0i16..2
     ) {
-        let _ = value(1, oid, format, Some(&Bytes::from(bytes)));
+        let _ = value(1, oid, format, Some(&Bytes::from(bytes)), Zone::default());
     }
 
     #[test]
     fn any_text_is_read_or_refused(oid in prop::sample::select(vec![1700u32, 1016, 1009, 1231, 17, 1186, 1184]), text in "[-+0-9eE.{},\"\\\\xNULa ]{0,30}") {
-        let _ = value(1, oid, TEXT, Some(&Bytes::from(text)));
+        let _ = value(1, oid, TEXT, Some(&Bytes::from(text)), Zone::default());
     }
 }
 
 #[test]
 fn texts_are_read_in_the_spellings_of_clients() {
-    let read = |oid: u32, text: &str| value(1, oid, TEXT, Some(&Bytes::copy_from_slice(text.as_bytes())));
+    let read = |oid: u32, text: &str| value(1, oid, TEXT, Some(&Bytes::copy_from_slice(text.as_bytes())), Zone::default());
     let time = ScalarValue::TimestampMicrosecond(Some(1_767_225_600_000_000), Some("UTC".into()));
     let list = |items: &[Option<i64>]| {
         let items: Vec<ScalarValue> = items.iter().map(|item| ScalarValue::Int64(*item)).collect();
@@ -112,4 +112,32 @@ fn texts_are_read_in_the_spellings_of_clients() {
     ] {
         assert!(read(oid, text).is_err(), "{oid} {text}");
     }
+}
+
+#[test]
+fn a_time_without_an_offset_is_one_of_the_zone_of_the_session() {
+    let read = |oid: u32, text: &str, zone: &str| {
+        value(1, oid, TEXT, Some(&Bytes::copy_from_slice(text.as_bytes())), Zone::named(zone).unwrap()).ok()
+    };
+    let at = |text: &str| {
+        let time = ScalarValue::Utf8(Some(text.to_owned())).cast_to(&timestamp_type()).unwrap();
+        assert!(!time.is_null(), "{text}");
+        time
+    };
+    for (text, expected) in [
+        ("2026-03-29 01:30:00", "2026-03-29T00:30:00Z"),
+        ("2026-03-29 03:30:00.25", "2026-03-29T01:30:00.25Z"),
+        ("2026-10-25 02:30:00+01", "2026-10-25T01:30:00Z"),
+        ("2026-03-29 01:30:00Z", "2026-03-29T01:30:00Z"),
+    ] {
+        assert_eq!(read(1184, text, "Europe/Berlin"), Some(at(expected)), "{text}");
+    }
+    let two = ScalarValue::new_list_nullable(&[at("2026-03-29T00:30:00Z"), at("2026-03-29T01:30:00Z")], &timestamp_type());
+    let texts = "{\"2026-03-29 01:30:00\",\"2026-03-29 03:30:00\"}";
+    assert_eq!(read(1185, texts, "Europe/Berlin"), Some(ScalarValue::List(two)));
+    // Not there, because the clocks are put forward, and there twice.
+    assert_eq!(read(1184, "2026-03-29 02:30:00", "Europe/Berlin"), None);
+    assert_eq!(read(1184, "2026-10-25 02:30:00", "Europe/Berlin"), None);
+    let local = ScalarValue::TimestampMicrosecond(Some(1_774_747_800_000_000), None);
+    assert_eq!(read(1114, "2026-03-29 01:30:00", "Europe/Berlin"), Some(local));
 }

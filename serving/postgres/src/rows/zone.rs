@@ -1,4 +1,4 @@
-//! The zone in which times are written as text.
+//! The zone of a session, in which times are written as text and read from it.
 
 use std::fmt;
 
@@ -14,6 +14,11 @@ impl Zone {
         // In the spelling that settings keep, which is looked for with each answer, it is found at once.
         let in_any_case = || chrono_tz::TZ_VARIANTS.iter().find(|zone| zone.name().eq_ignore_ascii_case(name)).copied();
         name.parse().ok().or_else(in_any_case).map(Zone)
+    }
+
+    /// Its name, if it is another zone than UTC.
+    pub(crate) fn other_than_utc(self) -> Option<&'static str> {
+        (self != Zone::default()).then(|| self.0.name())
     }
 
     /// How many seconds its clocks are ahead of UTC at this time.

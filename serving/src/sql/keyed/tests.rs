@@ -5,6 +5,7 @@ use super::*;
 use crate::harness::{Harness, event};
 use crate::json::rows;
 use crate::lookup::MAX_KEYS;
+use crate::sql::SessionSettings;
 use crate::value_errors::OnValueError;
 
 mod law;
@@ -105,7 +106,7 @@ fn of_a_list_each_value_counts_once_and_null_never() {
 
 fn is_planned_here(harness: &Harness, principal: &Principal, sql: &str, params: &Params) -> bool {
     let read_view = Arc::new(harness.node.read_view().unwrap());
-    let text = QueryText { sql, as_of: None, on_value_error: OnValueError::Fail };
+    let text = QueryText { sql, settings: SessionSettings::default(), on_value_error: OnValueError::Fail };
     ready(harness.node.runtime(), principal, &read_view, text, params).unwrap().is_some()
 }
 
@@ -121,7 +122,7 @@ struct Answered {
 async fn answer(harness: &Harness, sql: &str, params: &Params) -> Result<Answered> {
     let response = match params.clone() {
         Params::Json(params) => harness.node.query(sql, params).await?,
-        Params::Typed(params) => harness.node.query_typed(None, sql, params, None).await?,
+        Params::Typed(params) => harness.node.query_typed(None, sql, params, SessionSettings::default()).await?,
     };
     let (columns, uuids, meta) = (response.schema.fields().clone(), response.uuids.clone(), response.meta.clone());
     let batches = response.collect().await?;
@@ -181,6 +182,26 @@ async fn the_answer_is_the_one_of_datafusion() {
         assert_eq!(answered.rows.len(), found, "{plain}");
         assert_eq!(answered, answer(&harness, &other, &params).await.unwrap(), "{plain}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_a_time_is_read_in_the_zone_of_the_session() {
+    let harness = harness().await;
+    let sql = "SELECT n FROM by_time WHERE ts = '2026-03-02 17:00:00'";
+    for (time_zone, found) in [(Some("Asia/Kolkata"), 1), (None, 0)] {
+        let settings = SessionSettings { as_of: None, time_zone };
+        let response = harness.node.query_typed(None, sql, Vec::new(), settings).await.unwrap();
+        let rows: usize = response.collect().await.unwrap().iter().map(|batch| batch.num_rows()).sum();
+        assert_eq!(rows, found, "{time_zone:?}");
+    }
+    let text = QueryText {
+        sql: "SELECT * FROM velocity WHERE device = 'a'",
+        settings: SessionSettings { as_of: None, time_zone: Some("Asia/Kolkata") },
+        on_value_error: OnValueError::Fail,
+    };
+    let read_view = Arc::new(harness.node.read_view().unwrap());
+    let planned = ready(harness.node.runtime(), &Principal::anonymous(), &read_view, text, &Params::Json(Vec::new())).unwrap();
+    assert!(planned.is_some(), "no time is among its keys");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,268 @@
+//! Computes with times in the zone of a session, as PostgreSQL does. All times have the type of UTC. Where a result
+//! depends on the zone, a time gets the type of the session's zone, in which DataFusion then computes, and a time that
+//! results gets that of UTC again. A time that has another zone by `AT TIME ZONE` keeps it.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
+use datafusion::functions::datetime;
+use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, WindowFrame, WindowFrameBound, WindowFrameUnits, cast, try_cast,
+};
+use datafusion::optimizer::AnalyzerRule;
+use types::{Error, Reason};
+
+use crate::plan::rewrite::each_expression;
+
+const UTC: &str = "UTC";
+
+/// The functions whose results depend on the zone of their arguments.
+const OF_LOCAL_TIME: [&str; 9] =
+    ["array_to_string", "date_part", "date_trunc", "generate_series", "range", "to_char", "to_date", "to_local_time", "to_time"];
+
+/// Runs after DataFusion's own coercion, which casts what is compared or combined with a time.
+#[derive(Debug)]
+pub struct TimesInSessionZone {
+    zone: Arc<str>,
+}
+
+impl TimesInSessionZone {
+    /// `zone`: a name that Arrow knows, other than `UTC`.
+    pub fn new(zone: &str) -> Self {
+        Self { zone: zone.into() }
+    }
+}
+
+impl AnalyzerRule for TimesInSessionZone {
+    fn name(&self) -> &str {
+        "times_in_session_zone"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        self.refuse_tables_of_times(&plan)?;
+        let plan = each_expression(plan, &|expr, schema| Ok(compare_with_midnights(expr, schema)))?;
+        each_expression(plan, &|expr, schema| self.in_zone(expr, schema, config))
+    }
+}
+
+/// DataFusion compares a time with a date as two local times. Makes the date a time instead, so that a table can be
+/// asked for the times after it.
+fn compare_with_midnights(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let mut expr = expr;
+    let changed = match &mut expr {
+        Expr::BinaryExpr(both) if both.op.supports_propagation() => as_times(&mut [both.left.as_mut(), both.right.as_mut()], schema),
+        Expr::Between(between) => as_times(&mut [between.expr.as_mut(), between.low.as_mut(), between.high.as_mut()], schema),
+        _ => false,
+    };
+    if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
+}
+
+/// If some expressions are times and the others dates, all cast to local times, casts them to times instead. Returns
+/// whether anything changed.
+fn as_times(all: &mut [&mut Expr], schema: &DFSchema) -> bool {
+    let Some(sides) = all.iter().map(|expr| side(expr, schema)).collect::<Option<Vec<CastToLocal>>>() else { return false };
+    if sides.iter().all(|side| side.is_date) || !sides.iter().any(|side| side.is_date) {
+        return false;
+    }
+    for (expr, side) in all.iter_mut().zip(sides) {
+        if let Expr::Cast(local) = std::mem::take(&mut **expr) {
+            **expr = cast(*local.expr, DataType::Timestamp(side.unit, Some(UTC.into())));
+        }
+    }
+    true
+}
+
+/// A date or a time that is cast to a local time.
+struct CastToLocal {
+    is_date: bool,
+    unit: TimeUnit,
+}
+
+fn side(expr: &Expr, schema: &DFSchema) -> Option<CastToLocal> {
+    let Expr::Cast(Cast { expr, field }) = expr else { return None };
+    let DataType::Timestamp(unit, None) = field.data_type() else { return None };
+    match expr.get_type(schema).ok()? {
+        DataType::Date32 => Some(CastToLocal { is_date: true, unit: *unit }),
+        DataType::Timestamp(_, Some(zone)) if &*zone == UTC => Some(CastToLocal { is_date: false, unit: *unit }),
+        _ => None,
+    }
+}
+
+impl TimesInSessionZone {
+    fn in_zone(&self, expr: Expr, schema: &DFSchema, config: &ConfigOptions) -> Result<Transformed<Expr>> {
+        match expr {
+            Expr::Cast(Cast { expr, field }) => {
+                let operand = self.operand(*expr, field.data_type(), schema, cast)?;
+                Ok(operand.update_data(|operand| Expr::Cast(Cast::new_from_field(Box::new(operand), field))))
+            }
+            Expr::TryCast(TryCast { expr, field }) => {
+                let operand = self.operand(*expr, field.data_type(), schema, try_cast)?;
+                Ok(operand.update_data(|operand| Expr::TryCast(TryCast::new_from_field(Box::new(operand), field))))
+            }
+            Expr::ScalarFunction(call) => self.called(call, schema, config),
+            Expr::BinaryExpr(both) => Ok(self.shifted(both, schema)),
+            Expr::WindowFunction(mut window) if counts_days(&window.params.window_frame) => {
+                let changed = match window.params.order_by.as_mut_slice() {
+                    [only] => self.local(&mut only.expr, schema),
+                    _ => false,
+                };
+                let window = Expr::WindowFunction(window);
+                Ok(if changed { Transformed::yes(window) } else { Transformed::no(window) })
+            }
+            other => Ok(Transformed::no(other)),
+        }
+    }
+
+    /// What is cast: a time that becomes a text, a date or a local time, or one of those that becomes a time.
+    ///
+    /// Errors: an array of times that becomes one of local times.
+    fn operand(&self, operand: Expr, to: &DataType, schema: &DFSchema, cast: impl Fn(Expr, DataType) -> Expr) -> Result<Transformed<Expr>> {
+        let Ok(from) = operand.get_type(schema) else { return Ok(Transformed::no(operand)) };
+        let Some(zoned) = self.zoned(&from) else {
+            return Ok(match self.zoned(to) {
+                Some(zoned) if is_local(&from) => Transformed::yes(cast(operand, zoned)),
+                _ => Transformed::no(operand),
+            });
+        };
+        match (&from, item_type(to)) {
+            (DataType::Timestamp(..), DataType::Timestamp(_, None)) => {
+                let call = ScalarFunction::new_udf(datetime::to_local_time(), vec![cast(operand, zoned)]);
+                Ok(Transformed::yes(Expr::ScalarFunction(call)))
+            }
+            (_, DataType::Timestamp(_, None)) => Err(self.refusal("an array of times that is cast to TIMESTAMP[]", "cast each of them")),
+            (_, local) if is_local(local) => Ok(Transformed::yes(cast(operand, zoned))),
+            _ => Ok(Transformed::no(operand)),
+        }
+    }
+
+    fn called(&self, mut call: ScalarFunction, schema: &DFSchema, config: &ConfigOptions) -> Result<Transformed<Expr>> {
+        let is_given_local = || call.args.first().is_some_and(|first| first.get_type(schema).is_ok_and(|given| is_local(&given)));
+        match call.func.name() {
+            "current_date" => Ok(Transformed::yes(cast(self.now(config), DataType::Date32))),
+            "current_time" => Ok(Transformed::yes(cast(self.now(config), DataType::Time64(TimeUnit::Nanosecond)))),
+            "to_unixtime" if is_given_local() => {
+                Err(self.refusal("to_unixtime() of what is no TIMESTAMPTZ", "cast its argument to TIMESTAMPTZ"))
+            }
+            name if name.starts_with("to_timestamp") && is_given_local() => {
+                let mut zoned = config.clone();
+                zoned.execution.time_zone = Some(self.zone.to_string());
+                let function = call.func.inner().with_updated_config(&zoned);
+                let expr = Expr::ScalarFunction(call);
+                match (function, expr.get_type(schema), expr) {
+                    (Some(function), Ok(returned), Expr::ScalarFunction(call)) if self.zoned(&returned).is_some() => {
+                        let call = ScalarFunction::new_udf(Arc::new(function), call.args);
+                        Ok(Transformed::yes(cast(Expr::ScalarFunction(call), returned)))
+                    }
+                    (_, _, expr) => Ok(Transformed::no(expr)),
+                }
+            }
+            name if OF_LOCAL_TIME.contains(&name) => {
+                let returned = Expr::ScalarFunction(call.clone()).get_type(schema)?;
+                let changed = call.args.iter_mut().fold(false, |changed, argument| self.local(argument, schema) || changed);
+                let call = Expr::ScalarFunction(call);
+                Ok(match (changed, self.zoned(&returned)) {
+                    (false, _) => Transformed::no(call),
+                    (true, None) => Transformed::yes(call),
+                    (true, Some(_)) => Transformed::yes(cast(call, returned)),
+                })
+            }
+            _ => Ok(Transformed::no(Expr::ScalarFunction(call))),
+        }
+    }
+
+    /// A time and an interval, whose days and months are those of the zone.
+    fn shifted(&self, mut both: BinaryExpr, schema: &DFSchema) -> Transformed<Expr> {
+        let is_interval = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Interval(_)));
+        let time = match both.op {
+            Operator::Plus if is_interval(both.left.as_ref()) => both.right.as_mut(),
+            Operator::Plus | Operator::Minus if is_interval(both.right.as_ref()) => both.left.as_mut(),
+            _ => return Transformed::no(Expr::BinaryExpr(both)),
+        };
+        let of_time = time.get_type(schema);
+        match (self.local(time, schema), of_time) {
+            (true, Ok(of_time)) => Transformed::yes(cast(Expr::BinaryExpr(both), of_time)),
+            _ => Transformed::no(Expr::BinaryExpr(both)),
+        }
+    }
+
+    /// Gives a time, or an array of times, the type of the zone. Returns whether it is one.
+    fn local(&self, expr: &mut Expr, schema: &DFSchema) -> bool {
+        let Some(zoned) = expr.get_type(schema).ok().and_then(|given| self.zoned(&given)) else { return false };
+        *expr = cast(std::mem::take(expr), zoned);
+        true
+    }
+
+    fn now(&self, config: &ConfigOptions) -> Expr {
+        let now = ScalarFunction::new_udf(datetime::now(config), Vec::new());
+        cast(Expr::ScalarFunction(now), DataType::Timestamp(TimeUnit::Nanosecond, Some(self.zone.clone())))
+    }
+
+    /// The type of a time, or of an array of times, with the zone in the place of UTC.
+    fn zoned(&self, data_type: &DataType) -> Option<DataType> {
+        match data_type {
+            DataType::Timestamp(unit, Some(zone)) if &**zone == UTC => Some(DataType::Timestamp(*unit, Some(self.zone.clone()))),
+            DataType::List(item) => {
+                let zoned = self.zoned(item.data_type())?;
+                Some(DataType::List(Arc::new(item.as_ref().clone().with_data_type(zoned))))
+            }
+            _ => None,
+        }
+    }
+
+    /// What a table function has for arguments is computed before any rule runs.
+    fn refuse_tables_of_times(&self, plan: &LogicalPlan) -> Result<()> {
+        plan.apply_with_subqueries(|node| {
+            if let LogicalPlan::TableScan(scan) = node
+                && scan.table_name.table().ends_with("()")
+                && scan.source.schema().fields().iter().any(|field| self.zoned(field.data_type()).is_some())
+            {
+                let name = scan.table_name.table();
+                return Err(self.refusal(&format!("{name} in FROM"), &format!("write SELECT unnest({name})")));
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(())
+    }
+
+    fn refusal(&self, what: &str, instead: &str) -> DataFusionError {
+        let message = format!("{what} does not follow the session's TimeZone '{}': {instead}, or SET TimeZone = 'UTC'", self.zone);
+        Error::input(message).with_reason(Reason::NotSupported).into()
+    }
+}
+
+/// Whether a value of the type, or of an array's items, is another one in another zone.
+fn is_local(data_type: &DataType) -> bool {
+    matches!(
+        item_type(data_type),
+        DataType::Utf8
+            | DataType::LargeUtf8
+            | DataType::Utf8View
+            | DataType::Date32
+            | DataType::Date64
+            | DataType::Time32(_)
+            | DataType::Time64(_)
+            | DataType::Timestamp(_, None)
+    )
+}
+
+fn item_type(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::List(item) => item_type(item.data_type()),
+        other => other,
+    }
+}
+
+fn counts_days(frame: &WindowFrame) -> bool {
+    let is_interval = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::Preceding(by) | WindowFrameBound::Following(by) => matches!(by, ScalarValue::IntervalMonthDayNano(Some(_))),
+        WindowFrameBound::CurrentRow => false,
+    };
+    frame.units == WindowFrameUnits::Range && (is_interval(&frame.start_bound) || is_interval(&frame.end_bound))
+}
+
+#[cfg(test)]
+mod tests;

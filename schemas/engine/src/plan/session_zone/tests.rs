@@ -1,0 +1,126 @@
+use arrow::util::display::array_value_to_string;
+use datafusion::prelude::SessionContext;
+
+use super::*;
+use crate::functions::Functions;
+use crate::plan::planning_session;
+
+/// Half an hour before and after the clocks of Berlin are changed, to 03:00 and back to 02:00. `n` is no time.
+const TIMES: &str = "(SELECT TIMESTAMPTZ '2026-03-29T00:30:00Z' AS winter, TIMESTAMPTZ '2026-03-29T01:30:00Z' AS summer, \
+    TIMESTAMPTZ '2026-10-25T00:30:00Z' AS once, TIMESTAMPTZ '2026-10-25T01:30:00Z' AS again, CAST(NULL AS TIMESTAMPTZ) AS n) AS t";
+
+fn session(zone: &str) -> SessionContext {
+    let session = planning_session(&Functions::standard()).unwrap();
+    session.add_analyzer_rule(Arc::new(TimesInSessionZone::new(zone)));
+    session
+}
+
+async fn asked(session: &SessionContext, sql: &str) -> Result<Vec<String>, String> {
+    let batches = session.sql(sql).await.map_err(|error| error.to_string())?.collect().await.map_err(|error| error.to_string())?;
+    let values = |row: usize| batches[0].columns().iter().map(move |column| array_value_to_string(column, row).unwrap());
+    Ok((0..batches[0].num_rows()).flat_map(values).collect())
+}
+
+async fn in_berlin(expression: &str) -> Result<String, String> {
+    let found = asked(&session("Europe/Berlin"), &format!("SELECT {expression} AS found FROM {TIMES}")).await?;
+    Ok(found.concat())
+}
+
+#[tokio::test]
+async fn what_depends_on_a_zone_is_computed_in_that_of_the_session() {
+    for (expression, expected) in [
+        ("to_char(winter, '%Y-%m-%d %H:%M')", "2026-03-29 01:30"),
+        ("to_char(summer, '%Y-%m-%d %H:%M')", "2026-03-29 03:30"),
+        ("CAST(winter AS TEXT)", "2026-03-29T01:30:00+01:00"),
+        ("again::TEXT", "2026-10-25T02:30:00+01:00"),
+        ("summer::TEXT", "2026-03-29T03:30:00+02:00"),
+        ("'at ' || summer", "at 2026-03-29T03:30:00+02:00"),
+        ("n::TEXT", ""),
+        ("date_trunc('day', summer)", "2026-03-28T23:00:00Z"),
+        ("date_trunc('month', summer)", "2026-02-28T23:00:00Z"),
+        ("date_trunc('month', again)", "2026-09-30T22:00:00Z"),
+        ("date_trunc('hour', once)", "2026-10-25T00:00:00Z"),
+        ("date_trunc('hour', again)", "2026-10-25T01:00:00Z"),
+        ("extract(hour FROM winter)", "1"),
+        ("date_part('hour', summer)", "3"),
+        ("date_part('day', TIMESTAMPTZ '2026-03-31T22:30:00Z')", "1"),
+        ("date_part('year', TIMESTAMPTZ '2026-12-31T23:30:00Z') = 2027", "true"),
+        ("date_part('epoch', summer) - date_part('epoch', winter)", "3600.0"),
+        ("TIMESTAMPTZ '2026-03-31T22:30:00Z'::DATE", "2026-04-01"),
+        ("summer::TIMESTAMP", "2026-03-29T03:30:00"),
+        ("summer::TIME", "03:30:00"),
+        ("TRY_CAST(summer AS DATE)", "2026-03-29"),
+        ("TIMESTAMPTZ '2026-03-29 01:00:00'", "2026-03-29T00:00:00Z"),
+        ("'2026-03-29 04:00:00'::TIMESTAMPTZ", "2026-03-29T02:00:00Z"),
+        ("'2026-03-29 04:00:00+00'::TIMESTAMPTZ", "2026-03-29T04:00:00Z"),
+        ("DATE '2026-03-30'::TIMESTAMPTZ", "2026-03-29T22:00:00Z"),
+        ("TIMESTAMP '2026-03-30 00:00:00'::TIMESTAMPTZ", "2026-03-29T22:00:00Z"),
+        ("to_timestamp('2026-03-29 03:30:00')", "2026-03-29T01:30:00Z"),
+        ("to_timestamp(0)", "1970-01-01T00:00:00Z"),
+        ("winter + INTERVAL '1 day'", "2026-03-29T23:30:00Z"),
+        ("winter + INTERVAL '24 hours'", "2026-03-30T00:30:00Z"),
+        ("INTERVAL '1 month' + winter", "2026-04-28T23:30:00Z"),
+        ("summer - INTERVAL '1 month'", "2026-02-28T02:30:00Z"),
+        ("summer - winter = INTERVAL '1 hour'", "true"),
+        ("summer = '2026-03-29 03:30:00'", "true"),
+        ("summer IN ('2026-03-29 03:30:00', '2026-03-29 04:30:00')", "true"),
+        ("summer = TIMESTAMP '2026-03-29 03:30:00'", "true"),
+        ("TIMESTAMPTZ '2026-03-28T23:00:00Z' >= DATE '2026-03-29'", "true"),
+        ("TIMESTAMPTZ '2026-03-28T22:59:59Z' >= DATE '2026-03-29'", "false"),
+        ("summer BETWEEN DATE '2026-03-29' AND DATE '2026-03-30'", "true"),
+        ("TIMESTAMPTZ '2026-03-29T22:00:01Z' BETWEEN DATE '2026-03-29' AND DATE '2026-03-30'", "false"),
+        ("generate_series(winter, winter + INTERVAL '1 day', INTERVAL '1 day')", "[2026-03-29T00:30:00Z, 2026-03-29T23:30:00Z]"),
+        ("array_to_string(make_array(winter), ',')", "2026-03-29T01:30:00+01:00"),
+        ("make_array(winter, summer)::TEXT[]", "[2026-03-29T01:30:00+01:00, 2026-03-29T03:30:00+02:00]"),
+        ("date_trunc('day', summer AT TIME ZONE 'America/New_York')", "2026-03-28T00:00:00-04:00"),
+    ] {
+        assert_eq!(in_berlin(expression).await.as_deref(), Ok(expected), "{expression}");
+    }
+}
+
+#[tokio::test]
+async fn columns_keep_their_names_and_groups_are_those_of_the_zone() {
+    let events = "(VALUES (TIMESTAMPTZ '2026-03-28T22:30:00Z'), (TIMESTAMPTZ '2026-03-28T23:30:00Z'), \
+        (TIMESTAMPTZ '2026-03-29T21:30:00Z'), (TIMESTAMPTZ '2026-03-29T22:30:00Z')) AS events(ts)";
+    let sql = format!(
+        "SELECT date_trunc('day', ts), count(*) AS n, current_date AS today FROM {events} GROUP BY date_trunc('day', ts) ORDER BY 1"
+    );
+    let plan = session("Europe/Berlin").sql(&sql).await.unwrap();
+    let shown =
+        |schema: &DFSchema| schema.fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect::<Vec<_>>();
+    let plain = shown(plan.schema());
+    assert_eq!(shown(plan.into_optimized_plan().unwrap().schema()), plain);
+    let days = format!("SELECT date_trunc('day', ts) AS day, count(*) AS n FROM {events} GROUP BY date_trunc('day', ts) ORDER BY day");
+    let expected = ["2026-03-27T23:00:00Z", "1", "2026-03-28T23:00:00Z", "2", "2026-03-29T22:00:00Z", "1"];
+    assert_eq!(asked(&session("Europe/Berlin"), &days).await.unwrap(), expected);
+    // The second is 23 and a half hours after the first: the day between them has 23.
+    let frame = "SELECT count(*) OVER (ORDER BY ts RANGE BETWEEN INTERVAL '1 day' PRECEDING AND CURRENT ROW) AS n \
+        FROM (VALUES (TIMESTAMPTZ '2026-03-28T23:00:00Z'), (TIMESTAMPTZ '2026-03-29T22:30:00Z')) AS events(ts) ORDER BY ts";
+    assert_eq!(asked(&session("Europe/Berlin"), frame).await.unwrap(), ["1", "1"]);
+    assert_eq!(asked(&session("Africa/Lagos"), frame).await.unwrap(), ["1", "2"]);
+}
+
+/// Their clocks differ by 25 hours.
+#[tokio::test]
+async fn today_is_the_day_of_the_zone() {
+    let (sql, mut days) = ("SELECT current_date", Vec::new());
+    for zone in ["Pacific/Kiritimati", "Pacific/Niue"] {
+        days.push(asked(&session(zone), sql).await.unwrap().concat());
+    }
+    assert!(days[0] > days[1], "{days:?}");
+}
+
+#[tokio::test]
+async fn what_cannot_follow_the_zone_is_refused() {
+    for (expression, named) in [
+        ("make_array(winter)::TIMESTAMP[]", "an array of times that is cast to TIMESTAMP[]"),
+        ("to_unixtime('2026-03-29 03:30:00')", "to_unixtime() of what is no TIMESTAMPTZ"),
+    ] {
+        let error = in_berlin(expression).await.expect_err(expression);
+        assert!(error.contains(&format!("{named} does not follow the session's TimeZone 'Europe/Berlin'")), "{expression}: {error}");
+    }
+    let series = "SELECT * FROM generate_series(TIMESTAMPTZ '2026-03-28', TIMESTAMPTZ '2026-03-30', INTERVAL '1 day')";
+    let error = asked(&session("Europe/Berlin"), series).await.unwrap_err();
+    assert!(error.contains("generate_series() in FROM does not follow"), "{error}");
+    assert_eq!(asked(&session("Europe/Berlin"), "SELECT * FROM generate_series(1, 2)").await.unwrap(), ["1", "2"]);
+}
