@@ -147,6 +147,7 @@ public class Clients {
         metadata.getCatalogs().close();
         metadata.getTablePrivileges(null, "public", "%").close();
         metadata.getColumnPrivileges(null, "public", "orders", "%").close();
+        metadata.getUDTs(null, null, "%", null).close();
         metadata.getProcedures(null, null, "%").close();
     }
 

@@ -8,7 +8,8 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 
 use types::{Error, Result};
 
-/// Words and symbols between two brackets, in one item of a list; after FROM, across commas as well.
+/// Words and symbols between two brackets, in one item of a list; after FROM, across commas as well. A plain arm of a
+/// CASE counts as one.
 pub(crate) const MAX_STRETCH: usize = 1_024;
 /// Nested brackets.
 pub(crate) const MAX_BRACKETS: usize = 64;
@@ -30,14 +31,43 @@ pub(crate) struct TooDeep {
 /// Returns the first place at which a text exceeds a limit.
 pub(crate) fn too_deep<'a>(tokens: impl IntoIterator<Item = &'a TokenWithSpan>) -> Option<TooDeep> {
     let mut text = Text { stretches: vec![Stretch::default()], ..Text::default() };
-    let mut tokens = tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF)).peekable();
-    while let Some(token) = tokens.next() {
-        text.take(&token.token, tokens.peek().map(|next| &next.token));
+    let tokens: Vec<&TokenWithSpan> =
+        tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF)).collect();
+    let mut at = 0;
+    while let Some(token) = tokens.get(at) {
+        let length = plain_arm(&tokens[at..]).unwrap_or(1);
+        text.take(&token.token, tokens.get(at + 1).map(|next| &next.token));
+        text.tokens += length - 1;
         if let Some((found, help)) = text.passes() {
             return Some(TooDeep { location: token.span.start, found, help });
         }
+        at += length;
     }
     None
+}
+
+/// The length of an arm of a CASE that compares with a constant and returns one, such as `WHEN t.a = 'x' THEN -1`. It
+/// nests nothing: the arms of a CASE are a list. Nothing else in SQL looks like it: where THEN is the name of what stands
+/// before it, no constant follows.
+fn plain_arm(tokens: &[&TokenWithSpan]) -> Option<usize> {
+    let token = |at: usize| tokens.get(at).map(|token| &token.token);
+    let is = |at: usize, word: &str| token(at).is_some_and(|token| is_word(token, word));
+    let after_constant = |at: usize| match token(at)? {
+        Token::Number(..) | Token::SingleQuotedString(_) => Some(at + 1),
+        Token::Minus if matches!(token(at + 1), Some(Token::Number(..))) => Some(at + 2),
+        _ => None,
+    };
+    if !is(0, "when") {
+        return None;
+    }
+    let constant = match (token(1), token(2), token(3), token(4)) {
+        (Some(Token::Word(_)), Some(Token::Eq), ..) => 3,
+        (Some(Token::Word(_)), Some(Token::Period), Some(Token::Word(_)), Some(Token::Eq)) => 5,
+        _ => 1,
+    };
+    let then = after_constant(constant).filter(|at| is(*at, "then"))?;
+    let end = after_constant(then + 1)?;
+    ["when", "else", "end"].into_iter().any(|word| is(end, word)).then_some(end)
 }
 
 /// A text may have this many bytes: its tokens take a multiple of them.

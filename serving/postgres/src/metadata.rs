@@ -5,12 +5,12 @@
 //! are those of the newest read view that any query of the session brought, see [`Tables`].
 //!
 //! ```text
-//! spellings, key_queries    a client's text, as DataFusion understands it
-//! functions, computed       PostgreSQL's functions: constants, and those whose value depends on their arguments
-//! pg_catalog                its tables; of those in classes and attributes the rows are changed, by derived
-//! information               information_schema
-//! node_schema               the schemas of the node's tables
-//! tables                    the node's tables, and the read view that they are of
+//! spellings, empty_listings  a client's text, as DataFusion understands it
+//! functions, computed        PostgreSQL's functions: constants, and those whose value depends on their arguments
+//! pg_catalog                 its tables; of those in classes and attributes the rows are changed, by derived
+//! information                information_schema
+//! node_schema                the schemas of the node's tables
+//! tables                     the node's tables, and the read view that they are of
 //! ```
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -41,9 +41,9 @@ mod attributes;
 mod classes;
 mod computed;
 mod derived;
+mod empty_listings;
 mod functions;
 mod information;
-mod key_queries;
 mod node_schema;
 mod pg_catalog;
 mod spellings;
@@ -114,8 +114,8 @@ impl Metadata {
     async fn plan(&self, sql: &str, types: &[Option<DataType>], read_view: ReadView) -> Result<LogicalPlan> {
         self.follow(read_view).await?;
         definitions::depth::check_depth(sql)?;
-        let without_keys = key_queries::without_rows(sql);
-        let sql = &*spellings::understood(without_keys.as_deref().unwrap_or(sql));
+        let without_rows = empty_listings::without_rows(sql);
+        let sql = &*spellings::understood(without_rows.as_deref().unwrap_or(sql));
         let statements = self.0.parser.parse(sql).map_err(|error| Error::from(DataFusionError::SQL(Box::new(error), None)))?;
         let [mut statement] =
             <[_; 1]>::try_from(statements).map_err(|_| Error::input("no query: expected one SELECT").with_reason(Reason::NotOneQuery))?;

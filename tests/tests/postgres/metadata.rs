@@ -98,6 +98,27 @@ async fn parameters_that_are_cast_to_oids_are_oids() {
     server.stop().await;
 }
 
+/// By JDBC's `getUDTs`, which has an arm for each type that the driver knows.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_case_of_a_thousand_arms_is_answered() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let arms = |column: &str| (0..1_000).map(|number| format!(" when {column} = {number} then {}", -number)).collect::<String>();
+    let types = format!(
+        "select null as type_cat, n.nspname as type_schem, t.typname as type_name,  null as class_name, CASE WHEN t.typtype='c' then \
+         2002 else 2001 end as data_type, pg_catalog.obj_description(t.oid, 'pg_type')  as remarks, CASE WHEN t.typtype = 'd' then  \
+         (select CASE{} else 1111 end from pg_type base_type where base_type.oid=t.typbasetype) else null end as base_type \
+         from pg_catalog.pg_type t, pg_catalog.pg_namespace n where t.typnamespace = n.oid and n.nspname != 'pg_catalog' \
+         and n.nspname != 'pg_toast' and t.typtype IN ('c','d')  and t.typname LIKE '%' order by data_type, type_schem, type_name",
+        arms("base_type.oid")
+    );
+    assert_eq!(client.prepare(&types).await.unwrap().columns().len(), 7);
+    assert_eq!(texts(&client, &types).await.len(), 0);
+    let of_view = format!("SELECT CASE{} END FROM per_device WHERE device = 'a'", arms("n"));
+    assert_eq!(one(&client, &of_view).await, "-1");
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn views_are_not_read_together_with_the_catalog() {
     let server = Server::filled().await;

@@ -25,6 +25,46 @@ fn long_flat_lists_are_let_through() {
     assert!(error.contains("more than 200000 words and symbols"), "{error}");
 }
 
+/// The JDBC driver lists types by a CASE with an arm for each type that it knows.
+#[test]
+fn a_plain_arm_of_a_case_counts_as_one_word() {
+    let select = |arm: &str, count: usize| refused(&format!("SELECT CASE{} ELSE 1111 END FROM t", arm.repeat(count)));
+    for arm in [" WHEN base.oid = 1184 THEN 93", " when typname = '_int8' then -5", " WHEN 'x' THEN 'y'"] {
+        assert_eq!(select(arm, 1_000), None, "{arm}");
+        assert!(select(arm, 1_030).is_some(), "{arm}");
+    }
+    let columns = |count: usize| {
+        let column = format!("CASE{} END", " WHEN a = 1 THEN 2".repeat(1_000));
+        refused(&format!("SELECT {}", vec![column; count].join(", ")))
+    };
+    assert_eq!(columns(20), None);
+    assert!(columns(40).unwrap().contains("more than 200000 words and symbols"), "all words are words of the text");
+}
+
+/// Where a parser takes one of its words for a name, a chain or another CASE can be hidden in what looks like an arm.
+#[test]
+fn an_arm_that_nests_something_is_counted_by_its_words() {
+    for repeated in [
+        " WHEN a = 1 THEN a",
+        " WHEN a = b THEN 1",
+        " WHEN a + 1 THEN 1",
+        " WHEN f(1) = 1 THEN 1",
+        " WHEN a = 1 THEN 1 + ",
+        " WHEN a = 1 THEN 1 AND",
+        " WHEN a = 1 THEN - - 1",
+        " WHEN \"a\" = 1 \"THEN\" 1",
+        " \"WHEN\" a = 1 THEN 1",
+        " + when = 1 THEN 1",
+        " WHEN when THEN when",
+    ] {
+        assert!(refused(&format!("SELECT CASE{} END", repeated.repeat(400))).is_some(), "{repeated}");
+    }
+    // An arm inside another CASE does not hide that one.
+    let nested = |depth: usize| format!("SELECT {}1{}", "CASE WHEN a = 1 THEN 1 ELSE ".repeat(depth), " END".repeat(depth));
+    assert!(refused(&nested(400)).is_some());
+    assert!(refused(&format!("SELECT CASE WHEN a = 1 THEN 1 ELSE a{} END", " + when".repeat(600))).is_some());
+}
+
 #[test]
 fn every_way_to_nest_is_counted() {
     let many = |text: &str| text.repeat(2_000);

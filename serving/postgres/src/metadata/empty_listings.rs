@@ -1,4 +1,4 @@
-//! Queries that list the columns of indexes, primary keys or foreign keys. There are none.
+//! Queries that list the columns of indexes, primary keys or foreign keys, or the types of users. There are none.
 
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -6,18 +6,24 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use super::spellings;
 
-/// A query with one of these texts lists such columns, as drivers do.
-const KEY_QUERY_MARKERS: [&str; 4] = ["_pg_expandarray", "conkey[", "any(c.conkey)", "generate_subscripts(pg_catalog.pg_index.indkey"];
+/// A query with one of these texts lists such columns or types, as drivers do.
+const MARKERS: [&str; 5] = [
+    "_pg_expandarray",
+    "conkey[",
+    "any(c.conkey)",
+    "generate_subscripts(pg_catalog.pg_index.indkey",
+    "from pg_type base_type where base_type.oid=t.typbasetype",
+];
 
-/// Returns a SELECT with the same names of columns and no rows, for a query that lists such columns; `None` for any
-/// other text.
+/// Returns a SELECT with the same names of columns and no rows, for a query that lists what is not there; `None` for
+/// any other text.
 pub(super) fn without_rows(sql: &str) -> Option<String> {
-    if lists_key_columns(sql) { no_rows(sql) } else { None }
+    if lists_nothing(sql) { no_rows(sql) } else { None }
 }
 
-fn lists_key_columns(sql: &str) -> bool {
+fn lists_nothing(sql: &str) -> bool {
     let sql = sql.to_ascii_lowercase();
-    KEY_QUERY_MARKERS.iter().any(|marker| sql.contains(marker))
+    MARKERS.iter().any(|marker| sql.contains(marker))
 }
 
 /// A SELECT with the same names of columns and no rows. `None` for text that is not a SELECT.
