@@ -117,6 +117,7 @@ fn guesses(sampled: Vec<Sampled>) -> Vec<Guess> {
             dates: column.seen.dates(),
             values: column.seen.values(),
             first: column.seen.first().map(str::to_owned),
+            outside_epoch: column.seen.outside_epoch(),
             places: column.known_type.is_none().then(|| column.seen.places()),
             kinds: column.seen.kinds().to_vec(),
         });

@@ -20,6 +20,8 @@ pub(super) struct Guess {
     pub(super) values: usize,
     /// The first value; a string without its quotes.
     pub(super) first: Option<String>,
+    /// If most values are times as numbers of this unit: the first that is none, and where it is.
+    pub(super) outside_epoch: Option<(TimeUnit, String)>,
     /// The most digits after a decimal point, if the type was guessed from numbers.
     pub(super) places: Option<usize>,
     /// The first value of each kind, if it is of a JSON lines file.

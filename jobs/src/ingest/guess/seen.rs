@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
+use std::ops::Range;
 
 use definitions::{ColumnType, TimeUnit};
 use engine::events::{canonical_uuid, parse_date, parse_timestamp};
@@ -29,8 +30,8 @@ pub(super) struct ColumnSummary {
     shortest_fraction: Option<usize>,
     /// Numbers whose last digit after the decimal point is 0.
     closing_zeros: usize,
-    smallest: f64,
-    largest: f64,
+    /// The numbers as times, in each of [`EPOCH_UNITS`].
+    epochs: [EpochNumbers; EPOCH_UNITS.len()],
     /// Counts of the strings.
     dates: usize,
     times: usize,
@@ -97,6 +98,14 @@ impl fmt::Display for Example {
     }
 }
 
+/// The numbers of a column as times in one unit.
+#[derive(Debug, Default)]
+struct EpochNumbers {
+    /// How many are times from 2000 to 2100.
+    times: usize,
+    first_other: Option<Example>,
+}
+
 /// What most values of a TEXT column are.
 struct Majority<'a> {
     count: usize,
@@ -116,6 +125,12 @@ fn shortened(value: &str) -> String {
 
 /// The most characters of an example that are shown.
 const SHOWN: usize = 40;
+
+/// The units of times that are numbers, with the number of each in a second.
+const EPOCH_UNITS: [(TimeUnit, f64); 4] =
+    [(TimeUnit::Seconds, 1.0), (TimeUnit::Millis, 1e3), (TimeUnit::Micros, 1e6), (TimeUnit::Nanos, 1e9)];
+/// The years 2000 to 2100, in seconds since 1970.
+pub(super) const EPOCH_SECONDS: Range<f64> = 946_684_800.0..4_102_444_800.0;
 
 /// Values with more digits than this after the decimal point are measurements, not decimals.
 const LONGEST_FRACTION: usize = 4;
@@ -194,7 +209,7 @@ impl ColumnSummary {
                 }
                 Err(_) => self.objects += 1,
             },
-            _ => self.add_number(json),
+            _ => self.add_number(json, line),
         }
     }
 
@@ -210,7 +225,7 @@ impl ColumnSummary {
         if text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false") {
             self.booleans += 1;
         } else if let Some(number) = number.filter(|number| is_json_number(number)) {
-            self.add_number(&number);
+            self.add_number(&number, Some(line));
         } else if text.starts_with('{') && is_json(text) {
             self.objects += 1;
         } else if text.starts_with('[') && is_json(text) {
@@ -334,11 +349,16 @@ impl ColumnSummary {
 
     /// Returns the unit in which all numbers are times from 2000 to 2100, if the name suggests a time.
     fn epoch_unit(&self, name: &str) -> Option<TimeUnit> {
-        const FROM: f64 = 946_684_800.0;
-        const TO: f64 = 4_102_444_800.0;
-        let units = [(TimeUnit::Seconds, 1.0), (TimeUnit::Millis, 1e3), (TimeUnit::Micros, 1e6), (TimeUnit::Nanos, 1e9)];
-        let fits = |per: &f64| self.smallest >= FROM * per && self.largest < TO * per;
-        units.into_iter().find(|(_, per)| names_a_time(name) && fits(per)).map(|(unit, _)| unit)
+        let mut units = EPOCH_UNITS.into_iter().zip(&self.epochs);
+        let ((unit, _), _) = units.find(|(_, numbers)| numbers.times > 0 && numbers.first_other.is_none())?;
+        names_a_time(name).then_some(unit)
+    }
+
+    /// Returns the unit in which most values are times from 2000 to 2100, and the first value that is none.
+    pub(super) fn outside_epoch(&self) -> Option<(TimeUnit, String)> {
+        let ((unit, _), numbers) = EPOCH_UNITS.into_iter().zip(&self.epochs).max_by_key(|(_, numbers)| numbers.times)?;
+        let other = numbers.first_other.as_ref()?;
+        (2 * numbers.times > self.values() && self.numbers == self.values()).then(|| (unit, other.to_string()))
     }
 
     fn guess_array(&self, name: &str) -> ColumnType {
@@ -355,10 +375,15 @@ impl ColumnSummary {
         self.distinct.insert(canonical_uuid(text).map_or_else(|| value.to_owned(), Cow::into_owned));
     }
 
-    fn add_number(&mut self, text: &str) {
+    fn add_number(&mut self, text: &str, line: Option<usize>) {
         let value: f64 = text.parse().unwrap_or_default();
-        self.smallest = if self.numbers == 0 { value } else { self.smallest.min(value) };
-        self.largest = if self.numbers == 0 { value } else { self.largest.max(value) };
+        for ((_, per_second), numbers) in EPOCH_UNITS.iter().zip(&mut self.epochs) {
+            if EPOCH_SECONDS.contains(&(value / per_second)) {
+                numbers.times += 1;
+            } else {
+                numbers.first_other.get_or_insert_with(|| Example::new(text, line));
+            }
+        }
         self.numbers += 1;
         self.measure(text);
     }

@@ -23,15 +23,19 @@ fn column_line(column: &Guess, is_not_null: bool, name_width: usize) -> String {
         options.push(format!("path = '{}'", path_text(&column.path).replace('\'', "''")));
     }
     if let Some(unit) = column.unit {
-        let unit = match unit {
-            TimeUnit::Seconds => "s",
-            TimeUnit::Millis => "ms",
-            TimeUnit::Micros => "us",
-            TimeUnit::Nanos => "ns",
-        };
-        options.push(format!("unit = '{unit}'"));
+        options.push(format!("unit = '{}'", unit_text(unit)));
     }
     let options = if options.is_empty() { String::new() } else { format!(" OPTIONS ({})", options.join(", ")) };
     // A CREATE STREAM takes any word, but a SELECT does not: the name stands here as it is written there.
     format!("  {:name_width$}  {}{not_null}{options}", quoted(&column.name), column.column_type)
+}
+
+/// A unit as OPTIONS has it.
+pub(super) fn unit_text(unit: TimeUnit) -> &'static str {
+    match unit {
+        TimeUnit::Seconds => "s",
+        TimeUnit::Millis => "ms",
+        TimeUnit::Micros => "us",
+        TimeUnit::Nanos => "ns",
+    }
 }

@@ -307,6 +307,31 @@ fn a_time_in_another_form_is_named_with_what_to_do() {
 }
 
 #[test]
+fn the_number_that_is_no_time_is_named_with_its_line() {
+    let refused = |name: &str, content: &str| {
+        let (_folder, path) = file(name, content);
+        let error = guess_stream(&path, Shape::default(), "payments").unwrap_err();
+        (error.fact("likeliest").unwrap_or_default().to_owned(), error.fact("help").unwrap().to_owned())
+    };
+    let why = "numbers are read as times if all of a column are from 2000 to 2100";
+    let (likeliest, help) = refused("p.csv", "n,created_at\n1,1714564800\n2,1714564801\n3,86400\n");
+    assert_eq!(
+        likeliest,
+        format!("\"created_at\", which holds \"1714564800\": like a number of s since 1970, except \"86400\" on line 4: {why}")
+    );
+    assert!(help.starts_with("correct or remove the record; if it is right") && help.ends_with("(unit = 's')"), "{help}");
+    let rows = "{\"createdAt\":0}\n{\"createdAt\":1714564800000}\n{\"createdAt\":1714564800001}\n";
+    let (likeliest, help) = refused("p.jsonl", rows);
+    assert_eq!(likeliest, format!("\"createdAt\", which holds \"0\": like a number of ms since 1970, except \"0\" on line 1: {why}"));
+    assert!(help.ends_with("(unit = 'ms')"), "{help}");
+    let (likeliest, _) = refused("p.csv", "ts,n\n852076800,1\n852076801,2\n");
+    assert_eq!(likeliest, format!("\"ts\", which holds \"852076800\": like a number of s since 1970, before 2000: {why}"));
+    // The name is what is wrong.
+    let (likeliest, _) = refused("p.csv", "n,made\n1,1714564800\n2,1714564801\n3,86400\n");
+    assert!(likeliest.ends_with("like seconds since 1970, under a name that does not say so"), "{likeliest}");
+}
+
+#[test]
 fn a_format_and_a_delimiter_that_are_given_are_used() {
     let (_folder, path) = file("p.txt", "user|ts|note\nu1|2024-05-01|a,b,c\n");
     let shape = Shape { format: Some(crate::ingest::Format::Csv), delimiter: Some(b'|'), numbers: None };

@@ -8,12 +8,16 @@ use engine::events::{Decoder, TimeError, parse_date, parse_timestamp};
 use types::{Error, Result};
 
 use super::column::Guess;
-use super::statement::statement;
+use super::seen::EPOCH_SECONDS;
+use super::statement::{statement, unit_text};
 use crate::ingest::column_names::names_a_time;
 use crate::ingest::input::{Input, Shape};
 
 const EXPECTED: &str = "2026-11-22T10:00:00Z or with another zone as +02:00; in CSV also 2026-11-22 10:00 (UTC) and 2026-11-22; \
     a whole number of s, ms, us or ns since 1970 in a column with a name like ts, time or created_at";
+/// Smaller numbers are something else.
+const EARLY_SECONDS: f64 = 100_000_000.0;
+const ALL_IN_EPOCH: &str = "numbers are read as times if all of a column are from 2000 to 2100";
 const REWRITE: &str = "write it as 2026-11-22T10:00:00Z before (a spreadsheet: as text, by the format yyyy-mm-dd hh:mm:ss)";
 
 /// Returns the error for a file without an event time: the decoder's message for the first record without one in the
@@ -57,7 +61,7 @@ fn no_time(columns: &[Guess]) -> Error {
     let (error, help) = match likeliest {
         Some((1..=u8::MAX, column)) => {
             let value: String = column.first.iter().flat_map(|first| first.chars()).take(40).collect();
-            let looks = looks(column).unwrap_or(LooksLike { like: "no known format", help: REWRITE.to_owned() });
+            let looks = looks(column).unwrap_or(LooksLike { like: "no known format".to_owned(), help: REWRITE.to_owned() });
             (error.with("likeliest", format!("\"{}\", which holds \"{value}\": {}", column.path.join("."), looks.like)), looks.help)
         }
         _ => (error, "add a column with the time of each record".to_owned()),
@@ -77,19 +81,31 @@ fn likelihood(column: &Guess) -> u8 {
 }
 
 struct LooksLike {
-    like: &'static str,
+    like: String,
     help: String,
 }
 
 /// Returns what a value looks like that is not accepted as a time.
 fn looks(column: &Guess) -> Option<LooksLike> {
     let first = column.first.as_deref()?;
-    let found = |like, help: &str| Some(LooksLike { like, help: help.to_owned() });
+    let found = |like: &str, help: &str| Some(LooksLike { like: like.to_owned(), help: help.to_owned() });
+    if let Some((unit, other)) = column.outside_epoch.as_ref().filter(|_| names_a_time(&column.name)) {
+        let unit = unit_text(*unit);
+        let like = format!("like a number of {unit} since 1970, except {other}: {ALL_IN_EPOCH}");
+        let help = format!(
+            "correct or remove the record; if it is right, `basestream init DIR` without --from makes a stream to write by hand: \
+             TIMESTAMPTZ OPTIONS (unit = '{unit}')"
+        );
+        return Some(LooksLike { like, help });
+    }
     if let Ok(number) = first.parse::<f64>() {
         let by_hand = "`basestream init DIR` without --from makes a stream to write by hand: TIMESTAMPTZ OPTIONS (unit = 's'), or 'ms'";
         return match number {
             20_000.0..80_000.0 if names_a_time(&column.name) => found("like a day of a spreadsheet, counted from 1900", REWRITE),
             19_000_101.0..21_001_231.0 if names_a_time(&column.name) => found("like a date without hyphens", REWRITE),
+            _ if (EARLY_SECONDS..EPOCH_SECONDS.start).contains(&number) && names_a_time(&column.name) => {
+                found(&format!("like a number of s since 1970, before 2000: {ALL_IN_EPOCH}"), by_hand)
+            }
             946_684_800.0..4_102_444_800.0 => found("like seconds since 1970, under a name that does not say so", by_hand),
             946_684_800_000.0..4_102_444_800_000.0 => found("like milliseconds since 1970, under a name that does not say so", by_hand),
             _ => None,
