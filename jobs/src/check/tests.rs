@@ -122,6 +122,29 @@ async fn what_is_suggested_is_what_was_probably_meant() {
 }
 
 #[tokio::test]
+async fn every_name_that_nothing_has_is_reported_at_its_place() {
+    let view = "CREATE VIEW a WITH (windows = '1h') AS\n\
+        SELECT divice, cuont(*) AS n, smu(amuont) AS total, max(abs(amuont)) AS largest\n\
+        FROM pay WHERE stauts = 'ok' GROUP BY divice;";
+    let checked = check(&[("streams/pay.sql", STREAM), ("views/a.sql", view)]).await;
+    let reported: Vec<(usize, usize, &str)> = checked
+        .diagnostics
+        .iter()
+        .map(|mistake| (mistake.line, mistake.column, mistake.message.split(&[':', '"']).nth(4).unwrap_or_default()))
+        .collect();
+    assert_eq!(
+        reported,
+        [(2, 8, "divice"), (2, 16, "cuont"), (2, 31, "smu"), (2, 35, "amuont"), (3, 16, "stauts")],
+        "{}",
+        checked.diagnostics
+    );
+    // What GROUP BY names by its alias is there.
+    let view = "CREATE VIEW a AS SELECT date_trunc('day', t) AS day, count(*) AS n FROM pay GROUP BY day;";
+    let checked = check(&[("streams/pay.sql", STREAM), ("views/a.sql", view)]).await;
+    assert_eq!(checked.diagnostics.len(), 1, "{}", checked.diagnostics);
+}
+
+#[tokio::test]
 async fn a_warning_stands_below_what_it_could_be_buried_by() {
     let checked = check(&[("views/pay.sql", STREAM)]).await;
     let text = checked.text();

@@ -23,6 +23,7 @@ use types::{Error, Result};
 
 mod logical_plan;
 mod refusal;
+mod unknown_names;
 
 use logical_plan::{analysed, logical, parse};
 

@@ -35,3 +35,14 @@ pub(super) fn analysed(session: &SessionContext, plan: LogicalPlan) -> Result<Lo
     let state = session.state();
     state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})
 }
+
+/// Returns `SELECT expression` with the FROM of `query`. `None` if the query is not a plain SELECT.
+pub(super) fn selected_alone(query: &ast::Query, expression: ast::Expr) -> Option<ast::Query> {
+    let mut alone = query.clone();
+    let ast::SetExpr::Select(select) = &mut *alone.body else { return None };
+    select.projection = vec![ast::SelectItem::UnnamedExpr(expression)];
+    select.selection = None;
+    select.having = None;
+    select.group_by = ast::GroupByExpr::Expressions(Vec::new(), Vec::new());
+    Some(alone)
+}

@@ -3,19 +3,21 @@
 
 use std::ops::ControlFlow;
 
+use datafusion::common::Span;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::ast::{self, Spanned, Visitor};
 
 use super::Planner;
-use super::logical_plan::{analysed, logical, parse};
+use super::logical_plan::{analysed, logical, parse, selected_alone};
+use super::unknown_names::unknown_names;
 use crate::plan::refuse;
 use crate::plan::refuse::{SelectShape, at_span};
 use definitions::syntax::SyntaxNode;
 use definitions::{Diagnostics, ViewDefinition};
-use types::Error;
 use types::sql_errors::{CAST, unknown_relation};
 use types::suggest::nearest;
+use types::{Error, Reason};
 
 /// The number of expected names that are listed.
 const LISTED: usize = 30;
@@ -23,7 +25,8 @@ const LISTED: usize = 30;
 const CALLS: usize = 100;
 
 impl Planner {
-    /// Returns the diagnostics for an error from planning `query`, the SELECT of `view`.
+    /// Returns the diagnostics for an error from planning `query`, the SELECT of `view`. If it is about a name that
+    /// nothing has, the others are there too.
     pub(super) async fn refused(
         &self,
         view: &ViewDefinition,
@@ -33,6 +36,30 @@ impl Planner {
     ) -> Diagnostics {
         let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
         let error = Error::from(error);
+        let unknown = unknown_name(&error);
+        let mut found = self.refused_at(view, session, query, error, span).await;
+        let Some(unknown) = unknown else { return found };
+        let mut known = vec![unknown];
+        for other in unknown_names(session, query).await {
+            let span = other.diagnostic().and_then(|diagnostic| diagnostic.span);
+            let other = Error::from(other);
+            if let Some(name) = unknown_name(&other).filter(|name| !known.contains(name)) {
+                known.push(name);
+                found.extend(at_span(view, span, &other.with_text_hint(&view.select)));
+            }
+        }
+        found
+    }
+
+    /// The diagnostics of this error alone.
+    async fn refused_at(
+        &self,
+        view: &ViewDefinition,
+        session: &SessionContext,
+        query: &ast::Query,
+        error: Error,
+        span: Option<Span>,
+    ) -> Diagnostics {
         if let Some(name) = unknown_relation(error.message()) {
             let known = self.selected_from(view, session);
             return at_span(view, span, &Error::input(format!("{}{}", error.message(), expected(name, &known))));
@@ -69,6 +96,12 @@ fn expected(name: &str, known: &[&str]) -> String {
     format!(": {near}expected one of {}{more}", listed.join(", "))
 }
 
+/// What an error is about, if it is a column or a function that nothing has: the message up to the end of its name.
+fn unknown_name(error: &Error) -> Option<String> {
+    let is_unknown = matches!(error.reason(), Some(Reason::UnknownColumn | Reason::UnknownFunction));
+    is_unknown.then(|| error.message().split_inclusive('"').take(2).collect())
+}
+
 /// A call in the SELECT's text.
 struct WrittenCall {
     line: u64,
@@ -83,7 +116,7 @@ async fn wrong_call(session: &SessionContext, query: &ast::Query, message: &str)
     let mut calls = Calls(Vec::new());
     let _ = query.visit(&mut calls);
     for call in calls.0 {
-        let alone = selected_alone(query, &call)?;
+        let alone = selected_alone(query, ast::Expr::Function(call.clone()))?;
         let outcome = logical(session, &alone).await.and_then(|plan| analysed(session, plan));
         if outcome.is_err_and(|error| Error::from(error).message() == message) {
             return place_of(&call);
@@ -104,17 +137,6 @@ impl Visitor for Calls {
         }
         if self.0.len() < CALLS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
-}
-
-/// Returns `SELECT call` with the FROM of `query`. `None` if the query is not a plain SELECT.
-fn selected_alone(query: &ast::Query, call: &ast::Function) -> Option<ast::Query> {
-    let mut alone = query.clone();
-    let ast::SetExpr::Select(select) = &mut *alone.body else { return None };
-    select.projection = vec![ast::SelectItem::UnnamedExpr(ast::Expr::Function(call.clone()))];
-    select.selection = None;
-    select.having = None;
-    select.group_by = ast::GroupByExpr::Expressions(Vec::new(), Vec::new());
-    Some(alone)
 }
 
 /// Returns where its only argument begins, or else the call itself.

@@ -1,0 +1,121 @@
+//! Finds the other names in a SELECT that nothing has, after the planner has refused one: it reports one at a time.
+//! Each name is looked up alone, over the FROM of the SELECT, so that no mistake follows from another.
+
+use std::ops::ControlFlow;
+
+use datafusion::error::DataFusionError;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::sqlparser::ast::{
+    self, AccessExpr, Expr, Function, FunctionArg, FunctionArgumentList, FunctionArguments, GroupByExpr, SelectItem, SetExpr, Visitor,
+};
+
+use super::logical_plan::{logical, selected_alone};
+use definitions::syntax::SyntaxNode;
+
+/// The number of names that are looked up.
+const NAMES: usize = 100;
+
+/// Returns what the planner says of each name of a column or a function that it refuses alone, as often as it is
+/// written. Names in HAVING and in subqueries are left out, and nothing is returned of a SELECT in which a name may be
+/// that of a parameter or a member.
+pub(super) async fn unknown_names(session: &SessionContext, query: &ast::Query) -> Vec<DataFusionError> {
+    let names = SelectNames::read(query);
+    if names.are_unclear {
+        return Vec::new();
+    }
+    let mut errors = Vec::new();
+    for name in names.found {
+        let Some(alone) = selected_alone(query, name) else { break };
+        errors.extend(logical(session, &alone).await.err());
+    }
+    errors
+}
+
+#[derive(Default)]
+struct SelectNames {
+    /// Columns, and calls without arguments.
+    found: Vec<Expr>,
+    /// Those that GROUP BY may name besides columns.
+    aliases: Vec<String>,
+    /// How many subqueries the visited expression is in.
+    subqueries: usize,
+    are_unclear: bool,
+}
+
+impl SelectNames {
+    fn read(query: &ast::Query) -> SelectNames {
+        let mut names = SelectNames::default();
+        let SetExpr::Select(select) = &*query.body else { return names };
+        for item in &select.projection {
+            let _ = item.visit(&mut names);
+        }
+        if let Some(condition) = &select.selection {
+            let _ = condition.visit(&mut names);
+        }
+        let alias = |item: &SelectItem| match item {
+            SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.to_lowercase()),
+            _ => None,
+        };
+        names.aliases = select.projection.iter().filter_map(alias).collect();
+        if let GroupByExpr::Expressions(keys, _) = &select.group_by {
+            for key in keys {
+                let _ = key.visit(&mut names);
+            }
+        }
+        names
+    }
+}
+
+impl Visitor for SelectNames {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &ast::Query) -> ControlFlow<()> {
+        self.subqueries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &ast::Query) -> ControlFlow<()> {
+        self.subqueries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if self.subqueries > 0 {
+            return ControlFlow::Continue(());
+        }
+        match expr {
+            Expr::Identifier(name) if self.aliases.contains(&name.value.to_lowercase()) => {}
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) => self.found.push(expr.clone()),
+            Expr::Function(call) => {
+                self.are_unclear |= has_named_argument(call);
+                // Some functions are known with OVER alone.
+                self.found.extend(call.over.is_none().then(|| Expr::Function(without_arguments(call))));
+            }
+            Expr::Lambda(_) => self.are_unclear = true,
+            Expr::CompoundFieldAccess { access_chain, .. } => {
+                self.are_unclear |= access_chain.iter().any(|access| matches!(access, AccessExpr::Dot(_)));
+            }
+            _ => {}
+        }
+        if self.found.len() < NAMES { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}
+
+fn has_named_argument(call: &Function) -> bool {
+    let FunctionArguments::List(list) = &call.args else { return false };
+    list.args.iter().any(|argument| !matches!(argument, FunctionArg::Unnamed(_)))
+}
+
+/// The planner looks for the function before it checks what it is given.
+fn without_arguments(call: &Function) -> Function {
+    Function {
+        name: call.name.clone(),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args: Vec::new(), clauses: Vec::new() }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    }
+}
