@@ -14,7 +14,6 @@ use crate::basis::{Basis, gaps_before};
 use crate::bucket_count::bucket_count;
 use crate::bucket_partitioner::ShuffleContext;
 use crate::decide::RunInputs;
-use crate::draft::Draft;
 use crate::join::CopiedTier;
 use crate::layer::{Batch, RunContext};
 use crate::memory::PeakPool;
@@ -41,8 +40,6 @@ pub(crate) struct Attempt<'a> {
     /// The manifest of the published snapshot, if there is one that can be read.
     pub(crate) before: Option<Manifest>,
     pub(crate) inputs: RunInputs,
-    /// Of a recomputation in slices: what it saved, to be deleted once the snapshot is published.
-    pub(crate) draft: Option<Draft>,
     pub(crate) pool: Arc<PeakPool>,
     pub(crate) session: SessionContext,
 }
@@ -65,7 +62,7 @@ impl<'a> Attempt<'a> {
         let strategy = basis.strategy(&view, request.mode);
         context.note_strategy(strategy);
         let run = RunRecord { strategy: Some(strategy), ..run };
-        Ok((Attempt { batch, state, run, view, before, inputs, draft: None, pool, session }, basis))
+        Ok((Attempt { batch, state, run, view, before, inputs, pool, session }, basis))
     }
 
     /// The archived events that a recomputation reads, and perhaps others in the same files.

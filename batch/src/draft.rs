@@ -1,5 +1,5 @@
-//! What a recomputation in slices has saved: written after each slice, taken up by the next run if this one is killed or
-//! fails, and deleted once the snapshot is published. The finished snapshot has none of its files.
+//! What a recomputation in slices has saved: written after each slice, taken up by the next run if this one is killed
+//! or fails, and deleted once the snapshot is published. The finished snapshot has none of its files.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -25,29 +25,25 @@ use crate::slices::{Slice, Slices};
 use crate::tiers::tier_rows;
 use crate::write::Rows;
 
-/// Returns the recomputed snapshot.
-pub(crate) async fn recomputed(attempt: &mut Attempt<'_>, context: &RunContext<'_>) -> Result<NewSnapshot> {
+/// Returns the recomputed snapshot; if it was made in slices, with what was saved of them, to be deleted once it is
+/// published.
+pub(crate) async fn recomputed(attempt: &mut Attempt<'_>, context: &RunContext<'_>) -> Result<(NewSnapshot, Option<Draft>)> {
     let saved = Draft::resume(attempt, context).await?;
     let slices = Slices::new(attempt.state, &attempt.view, &attempt.inputs, attempt.batch.settings.events_per_slice);
-    let states = match (saved, slices.only()) {
-        (None, Some(only)) => states_of_slice(attempt, &only, context).await?,
+    let (states, draft) = match (saved, slices.only()) {
+        (None, Some(only)) => (states_of_slice(attempt, &only, context).await?, None),
         (saved, _) => {
-            let draft = saved.unwrap_or_else(|| Draft::begin(attempt, context));
-            let (draft, states) = states_in_slices(attempt, &slices, draft, context).await?;
-            attempt.draft = Some(draft);
-            states
+            let mut draft = saved.unwrap_or_else(|| Draft::begin(attempt, context));
+            let states = states_in_slices(attempt, &slices, &mut draft, context).await?;
+            (states, Some(draft))
         }
     };
-    write_one_tier(attempt, states, context).await
+    attempt.batch.shared_scan.leave();
+    Ok((write_one_tier(attempt, states, context).await?, draft))
 }
 
 /// Recomputes slice after slice, saves each, and gathers the states of all.
-async fn states_in_slices(
-    attempt: &Attempt<'_>,
-    slices: &Slices<'_>,
-    mut draft: Draft,
-    context: &RunContext<'_>,
-) -> Result<(Draft, AllStates)> {
+async fn states_in_slices(attempt: &Attempt<'_>, slices: &Slices<'_>, draft: &mut Draft, context: &RunContext<'_>) -> Result<AllStates> {
     let mut read = 0;
     let mut next = slices.after(draft.cut(), draft.next_slice());
     while let Some(slice) = next {
@@ -60,21 +56,21 @@ async fn states_in_slices(
         read += states.bytes_read;
         next = slices.after(draft.cut(), draft.next_slice());
     }
+    // Whoever shares the scan of the archive need not wait for what is merged and written now.
     attempt.batch.shared_scan.leave();
     let tiers: Vec<&Tier> = draft.tiers().iter().collect();
     let buckets = attempt.bucket_count();
     // What is too old was left out by its events.
     let merged = tier_rows(attempt, &tiers, EdgesFrom::default(), buckets).await;
     let (buckets, _) = merged.inspect_err(|error| draft.note_if_damaged(error, context))?;
-    let states = AllStates {
+    Ok(AllStates {
         buckets,
         rows: Rows::OfTiers,
         events: attempt.archived_events(),
         bytes_read: read + tiers.iter().map(|tier| tier.bytes()).sum::<i64>(),
         failures: draft.failures().clone(),
         expired: None,
-    };
-    Ok((draft, states))
+    })
 }
 
 /// Recomputes the states of a slice, partitioned into buckets, unsorted.

@@ -114,3 +114,6 @@ fn slice_size(events: i64, events_per_slice: u64) -> i64 {
     }
     i64::try_from(size).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,7 +36,7 @@ pub(crate) async fn make_snapshot(
     if !matches!(basis, Basis::Archive(_)) {
         batch.shared_scan.leave();
     }
-    let mut comparison = None;
+    let (mut comparison, mut draft) = (None, None);
     let from = StatesFrom::decide(&attempt.view, request.mode);
     let incremented = match basis {
         Basis::Archive(why) => Incremented::NotPossible(why.to_owned()),
@@ -56,7 +56,8 @@ pub(crate) async fn make_snapshot(
             info!(view = %attempt.view.name, run = %attempt.run.id, why, "the run recomputes from the archive");
             attempt.run.strategy = Some(Strategy::Full);
             context.note_strategy(Strategy::Full);
-            let recomputed = recomputed(&mut attempt, context).await?;
+            let (recomputed, saved) = recomputed(&mut attempt, context).await?;
+            draft = saved;
             context.made.store(true, Ordering::Relaxed);
             comparison = compare_recomputed(&attempt, request, &recomputed.manifest, context).await;
             recomputed
@@ -67,7 +68,7 @@ pub(crate) async fn make_snapshot(
     run.peak_memory_bytes = attempt.pool.peak_bytes() as i64;
     run.peak_resident_bytes = context.resident.peak_bytes();
     let published = Box::pin(publish(batch, &attempt.view, run, manifest, files, context)).await?;
-    if let Some(draft) = &attempt.draft {
+    if let Some(draft) = draft {
         draft.delete(batch).await;
     }
     if !copies.is_empty() {

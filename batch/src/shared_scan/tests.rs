@@ -212,6 +212,44 @@ async fn one_that_reads_another_stream_reads_alone_and_nobody_waits_for_it() {
     assert!(one.join(reads("s")).unwrap().is_none(), "a place is taken once");
 }
 
+/// Runs that are at the same slice share its scan, and one that is ahead waits for them.
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_that_read_in_slices_share_each_until_they_leave() {
+    let (storage, files) = archive(4).await;
+    let (session, schema) = (SessionContext::new(), plan_schema(&stream_definition()));
+    storage.register(&session.runtime_env());
+    let columns: Vec<usize> = (0..schema.fields().len()).filter(|at| schema.field(*at).name() != SOURCE).collect();
+    let places = SharedScan::for_runs(&"s".into(), 3);
+    let each = places.into_iter().zip([0, 1, 4]).map(|(place, first)| {
+        let (storage, session, schema, columns, files) = (&storage, &session, &schema, &columns, &files);
+        async move {
+            let mut read = Vec::new();
+            // Those that go on where an earlier run was begin later; none reads the last slice but the first run.
+            for number in first..if first == 0 { 4 } else { 3 } {
+                let (from, to) = (at(i64::from(number) * ROWS), at(i64::from(number + 1) * ROWS));
+                let slice = Slice { number, from, to, files: Vec::new() };
+                let reads = ArchiveRead {
+                    storage,
+                    stream: "s",
+                    files: vec![files[number as usize].clone()],
+                    schema: schema.clone(),
+                    columns,
+                    slice: &slice,
+                    threads: THREADS,
+                    context: session.task_ctx(),
+                };
+                let rows = place.join(reads).unwrap().expect("it has a place");
+                read.extend(lines(rows, session).await.unwrap());
+            }
+            place.leave();
+            read.len() as i64
+        }
+    });
+    let reading = futures::future::join_all(each);
+    let read = tokio::time::timeout(std::time::Duration::from_secs(120), reading).await.expect("timed out: a run waits for ever");
+    assert_eq!(read, [4 * ROWS, 2 * ROWS, 0]);
+}
+
 /// As when the storage fails: no run takes a part of the archive for all of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scan_that_fails_fails_each_run_and_names_the_file() {

@@ -42,8 +42,8 @@ impl LiveView {
         self.plan.streams.iter().map(|stream| stream.name.clone()).collect()
     }
 
-    /// Returns the key columns that encoded keys of its rows stand for. Those of a linked view are the prefixes of their
-    /// near edges.
+    /// Returns the key columns that encoded keys of its rows stand for. Those of a linked view are the prefixes of
+    /// their near edges.
     pub fn decoded_keys(&self, keys: &[&[u8]]) -> Result<Vec<ArrayRef>> {
         match self.plan.links() {
             Some(_) => self.codec.nodes()?.groups_of(keys),

@@ -47,8 +47,8 @@ pub(crate) fn too_deep<'a>(tokens: impl IntoIterator<Item = &'a TokenWithSpan>) 
 }
 
 /// The length of an arm of a CASE that compares with a constant and returns one, such as `WHEN t.a = 'x' THEN -1`. It
-/// nests nothing: the arms of a CASE are a list. Nothing else in SQL looks like it: where THEN is the name of what stands
-/// before it, no constant follows.
+/// nests nothing: the arms of a CASE are a list. Nothing else in SQL looks like it: where THEN is the name of what
+/// stands before it, no constant follows.
 fn plain_arm(tokens: &[&TokenWithSpan]) -> Option<usize> {
     let token = |at: usize| tokens.get(at).map(|token| &token.token);
     let is = |at: usize, word: &str| token(at).is_some_and(|token| is_word(token, word));
