@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use catalog::{Add, Commit, Expect, RunDraft, draft_to_resume};
+use futures::{StreamExt, TryStreamExt, stream};
 use storage::{Manifest, ObjectStorage, Tier, read_draft, write_draft};
 use tracing::{info, warn};
 use types::failures::Failures;
@@ -14,9 +15,11 @@ use types::{Error, ErrorKind, Result, failpoint};
 use uuid::Uuid;
 
 use crate::attempt::Attempt;
-use crate::basis::{gaps_before, why_other_states};
+use crate::basis::{gaps_before, greater, why_other_states};
 use crate::layer::{Batch, RunContext};
 use crate::slices::Slice;
+
+const DELETED_AT_ONCE: usize = 16;
 
 /// The states of the first slices, each a tier.
 pub(crate) struct Draft {
@@ -44,16 +47,20 @@ impl Draft {
     pub(crate) async fn resume(attempt: &mut Attempt<'_>, context: &RunContext<'_>) -> Result<Option<Draft>> {
         let (view, state) = (&attempt.view, attempt.state);
         let Some(saved) = draft_to_resume(state, &view.name, view.version, (context.clock)()) else { return Ok(None) };
+        // If this run ends before it has added to it, the next one goes on with it all the same.
+        context.note_draft(Some(saved.clone()));
         let (draft, begun_at) = match read(&attempt.batch.storage, saved).await {
             Ok(read) => read,
             Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
             Err(error) => {
                 warn!(view = %view.name, %error, "what an earlier run had saved cannot be used; the run begins anew");
+                context.note_draft(None);
                 return Ok(None);
             }
         };
         if let Some(why) = why_unusable(attempt, &draft.manifest, begun_at) {
             info!(view = %view.name, run = %attempt.run.id, why, "what an earlier run had saved is not used");
+            context.note_draft(None);
             return Ok(None);
         }
         info!(view = %view.name, run = %attempt.run.id, events = saved.events, "the run goes on where an earlier one ended");
@@ -62,7 +69,9 @@ impl Draft {
         if view.plan.links().is_some() {
             attempt.inputs.begin_at(&attempt.view, begun_at);
         }
-        let manifest = Manifest { run: attempt.run.id, ..draft.manifest };
+        // By a clock that was ahead, earlier slices may have been pruned by more than this run would prune.
+        attempt.inputs.floors = greater(&draft.manifest.floors, &attempt.inputs.floors);
+        let manifest = Manifest { run: attempt.run.id, floors: attempt.inputs.floors.clone(), ..draft.manifest };
         Ok(Some(Draft { manifest, ..draft }))
     }
 
@@ -133,12 +142,10 @@ impl Draft {
 
     async fn delete_of(&self, batch: &Batch, run: Uuid) -> Result<()> {
         let listed = batch.storage.list(&folder_of_run(&self.manifest.view, self.manifest.version, run)).await?;
-        for object in listed {
-            if let Ok(ObjectName::SliceBucket { .. } | ObjectName::Draft { .. }) = object.path.parse() {
-                batch.storage.delete(&object.path).await?;
-            }
-        }
-        Ok(())
+        let is_slice = |path: &String| matches!(path.parse(), Ok(ObjectName::SliceBucket { .. } | ObjectName::Draft { .. }));
+        let slices = listed.into_iter().map(|object| object.path).filter(is_slice);
+        let deleted = stream::iter(slices).map(|path| async move { batch.storage.delete(&path).await });
+        deleted.buffer_unordered(DELETED_AT_ONCE).try_collect().await
     }
 }
 

@@ -68,11 +68,11 @@ pub(crate) async fn make_snapshot(
     run.peak_memory_bytes = attempt.pool.peak_bytes() as i64;
     run.peak_resident_bytes = context.resident.peak_bytes();
     let published = Box::pin(publish(batch, &attempt.view, run, manifest, files, context)).await?;
-    if let Some(draft) = draft {
-        draft.delete(batch).await;
-    }
     if !copies.is_empty() {
         batch.copies.keep(attempt.view.view_version(), copies);
+    }
+    if let Some(draft) = draft {
+        draft.delete(batch).await;
     }
     Ok(published)
 }

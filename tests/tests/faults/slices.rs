@@ -2,17 +2,19 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use basestream_tests::gate::{Gate, Way};
 use basestream_tests::{now, until};
 use batch::{Batch, RunMode, RunRequest, RunTime};
 use catalog::{RunRecord, RunStatus};
 use storage::ObjectStorage;
+use tokio_util::sync::CancellationToken;
 use types::tiles::{Clock, Micros};
 use types::{ErrorKind, Result, Strategy};
 
 use crate::site::{DAY, Site};
-use crate::table;
+use crate::{rows, table};
 
 const COUNTS: &str =
     "CREATE VIEW v WITH (windows = '30d') AS SELECT k, count(*) AS n, array_agg(id ORDER BY ts, id) AS ids FROM s GROUP BY k";
@@ -188,6 +190,49 @@ async fn what_was_saved_and_is_lost_or_damaged_is_computed_again() {
     let (_, read) = finish(&site, 0).await.unwrap();
     assert_eq!(read, all, "the next one begins anew");
     site.assert_proven("v").await;
+}
+
+/// As when the storage does not answer for a while, or the process is stopped early.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_ends_before_it_has_read_what_was_saved_leaves_it_to_the_next() {
+    let site = site(COUNTS).await;
+    let (_, all) = finish(&site, 0).await.unwrap();
+    let failed = Ending::at(&site, 4, Way::Refused).fail().await;
+    let folder = format!("snapshots/v/1/{}/slices", failed.id).leak();
+    let mut batch = layer(&site);
+    batch.storage = ObjectStorage::over(Gate::before(site.harness.storage.object_store(), folder, Way::Unread)).unwrap();
+    let stop = CancellationToken::new();
+    let decided = async {
+        // Long enough to begin to read what was saved.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        stop.cancel();
+    };
+    let running = batch.run_until(recompute(), clock(0), &|_| {}, stop.cancelled());
+    let (ended, ()) = tokio::join!(running, decided);
+    let error = ended.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let (_, read) = finish(&site, 0).await.unwrap();
+    assert!(read < all * 3 / 4, "{read} of {all} bytes");
+}
+
+/// A run whose clock was ahead prunes more than one with a right clock would.
+#[tokio::test(flavor = "multi_thread")]
+async fn slices_that_were_pruned_as_of_a_later_time_are_not_taken_for_whole() {
+    const MINUTE: Micros = 60_000_000;
+    let site = Site::with(&[("v", "CREATE VIEW v WITH (windows = '10m') AS SELECT k, count(*) AS n FROM s GROUP BY k")]).await;
+    let at = engine::events::format_timestamp(now() - 5 * MINUTE);
+    for checkpoint in 0..CHECKPOINTS {
+        let event = |event: usize| (None, format!(r#"{{"id":"e{checkpoint} {event}","ts":"{at}","k":"a"}}"#));
+        site.harness.append("s", 2, (0..EVENTS).map(event).collect()).await.unwrap();
+        site.harness.commit_at_once("one", &[("s", "s")]).await.unwrap();
+    }
+    let mut ending = Ending::at(&site, 4, Way::Refused);
+    ending.request.t = RunTime::At(now() + 9 * MINUTE);
+    assert!(ending.fail().await.draft.is_some());
+    let run = finish(&site, 0).await.unwrap().0;
+    assert_eq!(run.status, RunStatus::Succeeded);
+    let found = rows(&site.node().await, "SELECT k, n_10m FROM v").await;
+    assert_eq!(found, [format!("a {}", CHECKPOINTS * EVENTS)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -26,7 +26,7 @@ const RECENT: i64 = 20;
 pub(super) const RECENT_FOR: Duration = Duration::from_secs(11 * 60);
 const _: () = assert!(RECENT_FOR.as_secs() > GRACE.as_secs());
 
-/// How many runs of each view version the history holds at least. Those that were compared stay.
+/// How many runs of each view version the history holds at least. Those that were compared stay, and those with a draft.
 const HISTORY: i64 = 1_000;
 
 /// The columns of a run, and its place in the history.
@@ -40,7 +40,8 @@ macro_rules! columns {
 
 /// Returns, newest first:
 /// - the requested and running runs,
-/// - of each view version the newest ended ones, and the newest that was compared with what incremental runs had kept,
+/// - of each view version the newest ended ones, the newest that was compared with what incremental runs had kept, and
+///   the newest recomputation,
 /// - the runs of the last minutes ([`RECENT_FOR`]).
 ///
 /// What it costs follows the versions and these minutes, not the history.
@@ -75,6 +76,12 @@ pub(super) async fn recent(session: &mut Session) -> Result<Vec<RunRecord>> {
         UNION
         SELECT ",
         columns!(),
+        " FROM versions JOIN run ON run.view_name = versions.view_name AND run.version = versions.version
+            AND run.strategy = 'full' AND run.added_revision = (SELECT max(newer.added_revision) FROM run AS newer
+                WHERE newer.view_name = versions.view_name AND newer.version = versions.version AND newer.strategy = 'full')
+        UNION
+        SELECT ",
+        columns!(),
         " FROM run WHERE ended_at >= (SELECT max(ended_at) FROM run) - $2
         ORDER BY added_revision DESC, id"
     );
@@ -83,7 +90,7 @@ pub(super) async fn recent(session: &mut Session) -> Result<Vec<RunRecord>> {
 
 /// Forgets ended runs of a version that are older than its newest ones.
 pub(super) async fn forget_old(session: &mut Session, run: &RunRecord) -> Result<()> {
-    let sql = "DELETE FROM run WHERE view_name = $1 AND version = $2 AND status NOT IN ('requested', 'running') AND differences IS NULL
+    let sql = "DELETE FROM run WHERE view_name = $1 AND version = $2 AND status NOT IN ('requested', 'running') AND differences IS NULL AND draft IS NULL
         AND added_revision < (SELECT newer.added_revision FROM run AS newer WHERE newer.view_name = $1 AND newer.version = $2
             ORDER BY newer.added_revision DESC LIMIT 1 OFFSET $3)";
     session.execute(sql, values![&*run.view, i64::from(run.version), HISTORY - 1]).await.map(|_| ())

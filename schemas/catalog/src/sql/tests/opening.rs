@@ -99,6 +99,7 @@ async fn an_older_format_is_migrated(test: &TestCatalog) {
         "ALTER TABLE run DROP COLUMN peak_resident_bytes",
         "ALTER TABLE run DROP COLUMN comparison",
         "ALTER TABLE run DROP COLUMN differences",
+        "DROP INDEX run_recomputed",
         "ALTER TABLE run DROP COLUMN draft",
     ];
     for drop in later {

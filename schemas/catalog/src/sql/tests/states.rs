@@ -15,6 +15,7 @@ on_every_engine!(
     a_run_that_has_ended_does_not_begin_again,
     a_state_holds_open_runs_and_the_newest_ended_ones,
     a_state_holds_the_runs_of_the_last_minutes,
+    a_state_holds_the_newest_recomputation,
     a_state_holds_the_newest_run_that_was_compared,
     old_runs_are_forgotten_but_for_those_that_were_compared,
     ingest_remembers_its_place,
@@ -215,6 +216,27 @@ async fn a_state_holds_the_newest_run_that_was_compared(test: &TestCatalog) {
     let state = test.catalog.state().await.unwrap();
     let held: Vec<&RunRecord> = state.runs.iter().filter(|run| run.comparison.is_some()).collect();
     assert_eq!((state.runs.len(), held), (22, vec![&of_another, &alarm]));
+}
+
+/// However many runs follow it, a recomputation that was not finished is known: the next one goes on with it.
+async fn a_state_holds_the_newest_recomputation(test: &TestCatalog) {
+    let draft = RunDraft { path: "d".into(), bytes: 9, checksum: 1, events: 10, resumed: 0 };
+    let recomputed = |version, draft: Option<RunDraft>| {
+        let strategy = Some(types::Strategy::Full);
+        RunRecord { version, status: RunStatus::Failed, strategy, draft, ended_at: Some(1), ..run("v") }
+    };
+    let (older, newest, of_another) = (recomputed(1, None), recomputed(1, Some(draft)), recomputed(2, None));
+    for run in [&older, &newest, &of_another] {
+        test.catalog.commit(adds(vec![Add::Run(run.clone())])).await.unwrap();
+    }
+    let later = 1 + 2 * super::super::run::RECENT_FOR.as_micros() as i64;
+    for _ in 0..11 {
+        let ended = || RunRecord { status: RunStatus::Succeeded, ended_at: Some(later), ..run("v") };
+        test.catalog.commit(adds((0..100).map(|_| Add::Run(ended())).collect())).await.unwrap();
+    }
+    let state = test.catalog.state().await.unwrap();
+    let held: Vec<&RunRecord> = state.runs.iter().filter(|run| run.strategy.is_some()).collect();
+    assert_eq!(held, [&of_another, &newest]);
 }
 
 /// Of each version the newest thousand stay.
