@@ -113,9 +113,10 @@ impl Metadata {
 
     async fn plan(&self, sql: &str, types: &[Option<DataType>], read_view: ReadView) -> Result<LogicalPlan> {
         self.follow(read_view).await?;
+        let without_rows = empty_listings::without_rows(sql)?;
+        let sql = without_rows.as_deref().unwrap_or(sql);
         definitions::depth::check_depth(sql)?;
-        let without_rows = empty_listings::without_rows(sql);
-        let sql = &*spellings::understood(without_rows.as_deref().unwrap_or(sql));
+        let sql = &*spellings::understood(sql);
         let statements = self.0.parser.parse(sql).map_err(|error| Error::from(DataFusionError::SQL(Box::new(error), None)))?;
         let [mut statement] =
             <[_; 1]>::try_from(statements).map_err(|_| Error::input("no query: expected one SELECT").with_reason(Reason::NotOneQuery))?;

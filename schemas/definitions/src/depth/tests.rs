@@ -4,6 +4,10 @@ fn refused(sql: &str) -> Option<String> {
     check_depth(sql).err().map(|error| error.to_string())
 }
 
+fn refused_to_parse(sql: &str) -> Option<String> {
+    check_depth_to_parse(sql).err().map(|error| error.to_string())
+}
+
 #[test]
 fn a_stretch_is_counted_to_its_comma_bracket_or_end() {
     let sum = |tokens: usize| format!("a{}", " + a".repeat(tokens / 2));
@@ -27,18 +31,31 @@ fn long_flat_lists_are_let_through() {
 
 /// The JDBC driver lists types by a CASE with an arm for each type that it knows.
 #[test]
-fn a_plain_arm_of_a_case_counts_as_one_word() {
-    let select = |arm: &str, count: usize| refused(&format!("SELECT CASE{} ELSE 1111 END FROM t", arm.repeat(count)));
+fn a_plain_arm_of_a_case_counts_as_one_word_where_it_is_only_parsed() {
+    let select = |arm: &str, count: usize| refused_to_parse(&format!("SELECT CASE{} ELSE 1111 END FROM t", arm.repeat(count)));
     for arm in [" WHEN base.oid = 1184 THEN 93", " when typname = '_int8' then -5", " WHEN 'x' THEN 'y'"] {
         assert_eq!(select(arm, 1_000), None, "{arm}");
         assert!(select(arm, 1_030).is_some(), "{arm}");
     }
     let columns = |count: usize| {
         let column = format!("CASE{} END", " WHEN a = 1 THEN 2".repeat(1_000));
-        refused(&format!("SELECT {}", vec![column; count].join(", ")))
+        refused_to_parse(&format!("SELECT {}", vec![column; count].join(", ")))
     };
     assert_eq!(columns(20), None);
     assert!(columns(40).unwrap().contains("more than 200000 words and symbols"), "all words are words of the text");
+}
+
+/// DataFusion's simplifier rewrites this to a condition for each arm, which repeats those of the arms before it.
+#[test]
+fn an_arm_of_a_case_that_is_planned_counts_by_its_words() {
+    let compared = |arms: usize| refused(&format!("SELECT 1 FROM t WHERE CASE{} END = 1", " WHEN a=1 THEN 1".repeat(arms)));
+    assert_eq!(compared(165), None);
+    let error = compared(1_000).unwrap();
+    assert!(error.contains("found more than 1024 words and symbols in a row"), "{error}");
+    let stream = "CREATE VIEW v AS SELECT k, sum(CASE{} END) AS s FROM t GROUP BY k";
+    let (_, problems) = crate::parse::parse_definitions(&[(None, stream.replace("{}", &" WHEN a = 1 THEN 1".repeat(1_000)))]);
+    let error = problems.into_result().unwrap_err().to_string();
+    assert!(error.contains("found more than 1024 words and symbols in a row"), "{error}");
 }
 
 /// Where a parser takes one of its words for a name, a chain or another CASE can be hidden in what looks like an arm.
@@ -57,12 +74,12 @@ fn an_arm_that_nests_something_is_counted_by_its_words() {
         " + when = 1 THEN 1",
         " WHEN when THEN when",
     ] {
-        assert!(refused(&format!("SELECT CASE{} END", repeated.repeat(400))).is_some(), "{repeated}");
+        assert!(refused_to_parse(&format!("SELECT CASE{} END", repeated.repeat(400))).is_some(), "{repeated}");
     }
     // An arm inside another CASE does not hide that one.
     let nested = |depth: usize| format!("SELECT {}1{}", "CASE WHEN a = 1 THEN 1 ELSE ".repeat(depth), " END".repeat(depth));
-    assert!(refused(&nested(400)).is_some());
-    assert!(refused(&format!("SELECT CASE WHEN a = 1 THEN 1 ELSE a{} END", " + when".repeat(600))).is_some());
+    assert!(refused_to_parse(&nested(400)).is_some());
+    assert!(refused_to_parse(&format!("SELECT CASE WHEN a = 1 THEN 1 ELSE a{} END", " + when".repeat(600))).is_some());
 }
 
 #[test]

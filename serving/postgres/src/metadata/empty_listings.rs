@@ -3,6 +3,8 @@
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use definitions::depth::check_depth_to_parse;
+use types::Result;
 
 use super::spellings;
 
@@ -16,9 +18,14 @@ const MARKERS: [&str; 5] = [
 ];
 
 /// Returns a SELECT with the same names of columns and no rows, for a query that lists what is not there; `None` for
-/// any other text.
-pub(super) fn without_rows(sql: &str) -> Option<String> {
-    if lists_nothing(sql) { no_rows(sql) } else { None }
+/// any other text. Only this SELECT is planned, so that the query may have a CASE with an arm for each type that a
+/// driver knows.
+pub(super) fn without_rows(sql: &str) -> Result<Option<String>> {
+    if !lists_nothing(sql) {
+        return Ok(None);
+    }
+    check_depth_to_parse(sql)?;
+    Ok(no_rows(sql))
 }
 
 fn lists_nothing(sql: &str) -> bool {
