@@ -100,3 +100,9 @@ pub async fn dead_letters_decided_by(storage: &ObjectStorage, file: &FileRecord)
 pub async fn read_dead_letters(storage: &ObjectStorage, file: &FileRecord) -> Result<BatchStream> {
     read_file_as(storage, file.into(), dead_letter_schema()).await
 }
+
+/// Reads the column `reason` of the dead letters of one file.
+pub async fn read_dead_letter_reasons(storage: &ObjectStorage, file: &FileRecord) -> Result<BatchStream> {
+    let reason = dead_letter_schema().field_with_name("reason")?.clone();
+    read_file_as(storage, file.into(), Arc::new(Schema::new(vec![reason]))).await
+}

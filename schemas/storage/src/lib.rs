@@ -23,7 +23,9 @@ pub use archive::{
     read_archive, read_archive_as, read_archive_since, read_archives_since, write_archive,
 };
 pub use check::check_file;
-pub use dead_letters::{DeadLettersUpload, dead_letter_schema, dead_letters_decided_by, read_dead_letters, write_dead_letters};
+pub use dead_letters::{
+    DeadLettersUpload, dead_letter_schema, dead_letters_decided_by, read_dead_letter_reasons, read_dead_letters, write_dead_letters,
+};
 pub use parquet_file::{ROW_GROUP_BYTES, field_id};
 pub use scan::{BatchStream, read_file_as, scan_files};
 pub use snapshot::{
