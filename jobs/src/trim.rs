@@ -57,18 +57,27 @@ impl Trimming {
     /// Trims all topics once, and returns how many records went.
     pub async fn trim(&self) -> Result<u64> {
         let state = self.catalog.state().await?;
+        let trimmed = self.trim_records(self.old_records(&state).await?).await?;
+        metrics::counter!("basestream_jobs_trimmed_records_total").increment(trimmed);
+        Ok(trimmed)
+    }
+
+    async fn trim_records(&self, old: Vec<OldRecords>) -> Result<u64> {
         let mut trimmed = 0;
-        for OldRecords { source, before, appended_before } in self.old_records(&state).await? {
+        for OldRecords { source, before, appended_before, is_left } in old {
+            // An `apply` may have given the topic to a stream, a sink or an alert meanwhile.
+            if is_left && has_user(&self.catalog.state().await?, &source.topic)? {
+                continue;
+            }
             trimmed += self.log.trim(&source, &self.group, before, appended_before).await?;
         }
-        metrics::counter!("basestream_jobs_trimmed_records_total").increment(trimmed);
         Ok(trimmed)
     }
 
     /// Returns how many records [`Trimming::trim`] would delete at this state.
     pub(crate) async fn would_trim(&self, state: &CatalogState) -> Result<u64> {
         let mut records = 0;
-        for OldRecords { source, before, appended_before } in self.old_records(state).await? {
+        for OldRecords { source, before, appended_before, .. } in self.old_records(state).await? {
             records += self.log.trimmable(&source, &self.group, before, appended_before).await?;
         }
         Ok(records)
@@ -99,7 +108,8 @@ impl Trimming {
         let committed_before = ago(self.retention);
         for (topic, left_at) in left_topics(state) {
             if left_at < committed_before && !by_topic.contains_key(&topic) && !outputs.contains_key(&topic) {
-                old.extend(self.all_records(&topic, committed_before).await?);
+                let records = self.all_records(&topic, committed_before).await?.into_iter();
+                old.extend(records.map(|records| OldRecords { is_left: true, ..records }));
             }
         }
         let recent = committed_since(state, committed_before);
@@ -113,7 +123,7 @@ impl Trimming {
                 let Some(before) = trimmable(state, &streams, bounds.partition, &identity, &recent, now) else { continue };
                 if before > bounds.begin {
                     let source = TopicPartition { topic: topic.clone(), partition: bounds.partition };
-                    old.push(OldRecords { source, before, appended_before: committed_before });
+                    old.push(OldRecords { source, before, appended_before: committed_before, is_left: false });
                 }
             }
         }
@@ -124,7 +134,7 @@ impl Trimming {
     async fn all_records(&self, topic: &Arc<str>, appended_before: Micros) -> Result<Vec<OldRecords>> {
         let of_partition = |bounds: PartitionBounds| {
             let source = TopicPartition { topic: topic.clone(), partition: bounds.partition };
-            OldRecords { source, before: bounds.end, appended_before }
+            OldRecords { source, before: bounds.end, appended_before, is_left: false }
         };
         Ok(self.log.bounds(topic).await?.into_iter().map(of_partition).collect())
     }
@@ -135,6 +145,22 @@ struct OldRecords {
     source: TopicPartition,
     before: Offset,
     appended_before: Micros,
+    /// No stream and no output had the topic when the catalog was read.
+    is_left: bool,
+}
+
+/// Whether a topic is that of a live stream, sink or alert.
+fn has_user(state: &CatalogState, topic: &str) -> Result<bool> {
+    for record in state.definitions.live() {
+        let used = match record.kind {
+            DefinitionKind::Stream => Some(parse_stream(&record.sql)?.topic),
+            _ => output_of(record)?.map(|(topic, _)| topic),
+        };
+        if used.as_deref() == Some(topic) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Returns the first offset of each partition that was committed at `since` or later.

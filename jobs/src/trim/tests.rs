@@ -162,6 +162,41 @@ async fn what_is_in_a_topic_that_its_stream_has_left_goes_unless_another_one_has
     assert_eq!(log.bounds("left").await.unwrap()[0].begin, Offset(10));
 }
 
+#[tokio::test]
+async fn what_is_in_a_topic_that_gets_a_stream_while_it_is_trimmed_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = Catalog::open("sqlite::memory:").await.unwrap();
+    let log = event_log::open(&format!("file://{}", folder.path().display()), &BTreeMap::new()).await.unwrap();
+    let define = async |name: &str, version: u32, topic: &str, status| {
+        let record = catalog::DefinitionRecord {
+            kind: DefinitionKind::Stream,
+            name: name.into(),
+            version,
+            sql: format!("CREATE STREAM {name} (ts TIMESTAMPTZ NOT NULL) WITH (topic = '{topic}', event_time = 'ts')"),
+            status,
+            created_at: 0,
+            since: 0,
+            kept_until: None,
+            rolled_back: false,
+        };
+        let add = vec![catalog::Add::Definition(record)];
+        catalog.commit(catalog::Commit { id: Uuid::now_v7(), add, ..Default::default() }).await.unwrap();
+    };
+    define("a", 1, "left", catalog::DefinitionStatus::Redecoded).await;
+    define("a", 2, "one", catalog::DefinitionStatus::Active).await;
+    for topic in ["left", "one"] {
+        log.create_topic(topic, 1).await.unwrap();
+    }
+    log.append("left", vec![event_log::NewRecord { value: Some("{}".into()), ..Default::default() }]).await.unwrap();
+    let trimming = trimming(&catalog, &log, hours(6));
+    let state = catalog.state().await.unwrap();
+    let old = trimming.old_records(&state).await.unwrap();
+    assert_eq!(trimming.would_trim(&state).await.unwrap(), 1);
+    define("b", 1, "left", catalog::DefinitionStatus::Active).await;
+    assert_eq!(trimming.trim_records(old).await.unwrap(), 0, "it is a stream's again");
+    assert_eq!(log.bounds("left").await.unwrap()[0].begin, Offset(0));
+}
+
 #[test]
 fn what_was_committed_recently_stays_however_old_its_records_are() {
     let mut state = state(&[("a", 0, 100, "log"), ("a", 1, 50, "log"), ("b", 0, 100, "log")]);
