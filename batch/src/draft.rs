@@ -39,8 +39,9 @@ impl Draft {
         Draft { manifest, next: 0, resumed: 0 }
     }
 
-    /// What the last recomputation saved, if this run can go on with it. A linked view's run then goes on as of the time
-    /// at which that one began, as if it had only taken longer: links are left out by the events of all slices alike.
+    /// What the last recomputation saved, if this run can go on with it. A linked view's run then goes on as of the
+    /// time at which that one began, as if it had only taken longer: links are left out by the events of all slices
+    /// alike.
     ///
     /// Errors: `Unavailable` if the storage does not answer: to begin again would cost much, and the next attempt
     /// little.

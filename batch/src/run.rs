@@ -134,8 +134,8 @@ impl Batch {
         Ok((state, run))
     }
 
-    /// Records how many events the run has read, by which strategy, and what it has saved, until it is dropped. The record
-    /// of a run that ended stays as it is.
+    /// Records how many events the run has read, by which strategy, and what it has saved, until it is dropped. The
+    /// record of a run that ended stays as it is.
     async fn report_progress(&self, run: &RunRecord, context: &RunContext<'_>) -> Infallible {
         let mut reported = 0;
         loop {

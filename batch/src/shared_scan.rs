@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The result of a run does not depend on this: it reads the files that it would read alone, and their rows within its
-//! own vectors. Runs that read the archive in slices share a scan of each slice. A scan begins once each of the runs has
-//! joined or left (a run leaves if it failed, reads no archive, or has read its last slice), and continues without runs
-//! that end. The slowest run sets the pace, because only a few batches are queued for each.
+//! own vectors. Runs that read the archive in slices share a scan of each slice. A scan begins once each of the runs
+//! has joined or left (a run leaves if it failed, reads no archive, or has read its last slice), and continues without
+//! runs that end. The slowest run sets the pace, because only a few batches are queued for each.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -109,8 +109,8 @@ impl SharedScan {
         }
     }
 
-    /// Joins the scan of a slice, and returns the rows that the run reads, in one partition for each thread. `None` if it
-    /// has no place in scans of this stream, as it is: then it has left. `None`, too, for a second scan of the same
+    /// Joins the scan of a slice, and returns the rows that the run reads, in one partition for each thread. `None` if
+    /// it has no place in scans of this stream, as it is: then it has left. `None`, too, for a second scan of the same
     /// slice.
     pub(crate) fn join(&self, reads: ArchiveRead<'_>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(place) = &self.0 else { return Ok(None) };

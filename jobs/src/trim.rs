@@ -66,7 +66,7 @@ impl Trimming {
         let mut trimmed = 0;
         for OldRecords { source, before, appended_before, is_left } in old {
             // An `apply` may have given the topic to a stream, a sink or an alert meanwhile.
-            if is_left && has_user(&self.catalog.state().await?, &source.topic)? {
+            if is_left && has_user(&*self.catalog.state().await?, &source.topic)? {
                 continue;
             }
             trimmed += self.log.trim(&source, &self.group, before, appended_before).await?;

@@ -26,7 +26,8 @@ const RECENT: i64 = 20;
 pub(super) const RECENT_FOR: Duration = Duration::from_secs(11 * 60);
 const _: () = assert!(RECENT_FOR.as_secs() > GRACE.as_secs());
 
-/// How many runs of each view version the history holds at least. Those that were compared stay, and those with a draft.
+/// How many runs of each view version the history holds at least. Those that were compared stay, and those with a
+/// draft.
 const HISTORY: i64 = 1_000;
 
 /// The columns of a run, and its place in the history.
