@@ -286,7 +286,7 @@ impl Evaluation {
             // ahead of the time: if `since` is unknown, a key that did not change in this round may have changed in the
             // one before.
             let since = values_since[row].map_or(round.t, |since| since.min(round.t));
-            // A row that is known from later on is not evaluated before, also if that is after this round.
+            // A row that is known only from later on waits for that, once also past this round.
             let since = since.max(known_since[row]);
             if let Pass::OnlyArm = timed.pass {
                 next.into_iter().for_each(|next| self.watch.arm(key, next.max(since)));
@@ -299,8 +299,7 @@ impl Evaluation {
                     continue;
                 }
             }
-            if since > at {
-                self.watch.arm(key, since);
+            if self.watch.postpone(key, since, (at, round.t)) {
                 continue;
             }
             let transition = self.watch.observe(key, at, holds, next);

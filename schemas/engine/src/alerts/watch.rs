@@ -46,13 +46,23 @@ pub struct KeyWatch<K> {
     /// The timer in effect of each key. Others in `timers` are ignored.
     armed: HashMap<K, Micros>,
     timers: BinaryHeap<Reverse<(Micros, K)>>,
+    /// Until when keys were postponed past a round, as long as they have not been observed since.
+    postponed: HashMap<K, Micros>,
 }
 
 impl<K: Clone + Ord + Hash> KeyWatch<K> {
     /// Continues with what is open. Every key that has a row has to be evaluated once, because timers are not stored.
     pub fn new(repeat: Option<Duration>, open: HashMap<K, OpenState>) -> Self {
         let repeat = repeat.map(|repeat| Micros::try_from(repeat.as_micros()).unwrap_or(Micros::MAX).max(1));
-        Self { repeat, open, ceased: HashMap::new(), observed: Micros::MIN, armed: HashMap::new(), timers: BinaryHeap::new() }
+        Self {
+            repeat,
+            open,
+            ceased: HashMap::new(),
+            observed: Micros::MIN,
+            armed: HashMap::new(),
+            timers: BinaryHeap::new(),
+            postponed: HashMap::new(),
+        }
     }
 
     /// Continues after `observed`, with the keys that have ceased and had begun at that time or later.
@@ -88,6 +98,7 @@ impl<K: Clone + Ord + Hash> KeyWatch<K> {
     /// change without an event. Times do not decrease, but may repeat. If a key ceases and begins again at the same
     /// time, its new `since` is a microsecond later, because key and `since` identify an alert.
     pub fn observe(&mut self, key: &K, at: Micros, holds: bool, next: Option<Micros>) -> Option<Transition<K>> {
+        self.postponed.remove(key);
         if at > self.observed {
             self.observed = at;
             // A key that began a microsecond later than it was observed may still be ahead of the time.
@@ -120,6 +131,26 @@ impl<K: Clone + Ord + Hash> KeyWatch<K> {
             self.arm(key, time);
         }
         found
+    }
+
+    /// Sets a key's timer to the time from which its row is known, if that is after `at`. Returns whether it did: if
+    /// not, the key has to be observed at `at`. Keys are evaluated up to the time of the `round`.
+    ///
+    /// A key is postponed past a round once. If its row is not known at the time of the round when the timer is due,
+    /// events go on and the next timer would find the same, so the key is observed at the time of that round.
+    pub fn postpone(&mut self, key: &K, known_from: Micros, (at, round): (Micros, Micros)) -> bool {
+        if known_from <= at {
+            return false;
+        }
+        let time = match known_from > round {
+            true => round.max(*self.postponed.entry(key.clone()).or_insert(known_from)),
+            false => known_from,
+        };
+        let is_later = time > at;
+        if is_later {
+            self.arm(key, time);
+        }
+        is_later
     }
 
     /// Sets a key's timer, unless it is set to an earlier time.

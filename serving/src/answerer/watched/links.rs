@@ -9,7 +9,7 @@ use engine::alerts::AlertPlan;
 use engine::plan::links::LinkPlan;
 use engine::states::{SortedRun, StateRows};
 use engine::walk::{EdgeStarts, ReverseEdges, Walked};
-use types::tiles::Micros;
+use types::tiles::{Level, Micros};
 use types::{Error, Result};
 
 use super::WatchedRows;
@@ -93,13 +93,12 @@ pub(super) fn rows_of_keys(read_view: &ReadView, view: &LoadedView, alert: &Aler
         ServingClock::Event => Micros::MAX,
     };
     let times = walk.edge_times(&groups, keys.len(), alert.ranges(), horizon)?;
-    let hop = alert.hop();
-    let since = |seen: Micros| hop.map_or(seen, |hop| hop.floor(seen));
+    let hop = alert.hop().unwrap_or(Level::Second1);
     Ok(WatchedRows {
         rows,
         found,
         changes: times.iter().map(|times| times.changes).collect(),
-        since: times.iter().map(|times| times.last_seen.map_or(Micros::MIN, since)).collect(),
+        since: times.iter().map(|times| times.last_seen.map_or(Micros::MIN, |seen| hop.floor(seen))).collect(),
     })
 }
 

@@ -18,6 +18,14 @@ const MINUTE: Micros = 60 * SECOND;
 /// 2026-03-01T12:00:00Z
 const FIRST: Micros = 1_772_366_400_000_000;
 
+async fn harness(view: &str, ring: &str) -> Harness {
+    let harness = Harness::new().await.unwrap();
+    harness.log.create_topic("one", 1).await.unwrap();
+    let definitions = [(DefinitionKind::Stream, "s", STREAM), (DefinitionKind::View, "links", view), (DefinitionKind::Alert, "ring", ring)];
+    harness.define(&definitions).await.unwrap();
+    harness
+}
+
 /// A key, what it shares, and when.
 async fn append(harness: &Harness, events: &[(&str, &str, Micros)]) {
     let record =
@@ -48,11 +56,7 @@ async fn what_begins_and_ceases_over_links_is_put_out_once_also_where_only_time_
              FROM s mine JOIN s theirs ON mine.x = theirs.x WHERE mine.k <> theirs.k GROUP BY mine.k"
         );
         let ring = "CREATE ALERT ring WITH (topic = 'ring', resolve = true) AS SELECT k, linked_1m FROM links WHERE linked_1m >= 2";
-        let harness = Harness::new().await.unwrap();
-        harness.log.create_topic("one", 1).await.unwrap();
-        let definitions =
-            [(DefinitionKind::Stream, "s", STREAM), (DefinitionKind::View, "links", &*view), (DefinitionKind::Alert, "ring", ring)];
-        harness.define(&definitions).await.unwrap();
+        let harness = harness(&view, ring).await;
         let process = start(&harness, "w1").await;
         append(&harness, &[("a", "one", FIRST), ("b", "one", FIRST), ("d", "two", FIRST)]).await;
         // The third one to share it changes the rows of the first two.
@@ -79,5 +83,29 @@ async fn what_begins_and_ceases_over_links_is_put_out_once_also_where_only_time_
             // The edges of the first two go first.
             assert_eq!(time(&records[1], "_at"), FIRST + MINUTE + SECOND, "{aggregate}: {:#}", records[1]);
         }
+    }
+}
+
+/// Each read view has a newer event of what all of them share than is known to be complete.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_next_to_a_busy_node_begin_while_its_events_go_on() {
+    show_logs();
+    let view = "CREATE VIEW links AS SELECT mine.k, count(DISTINCT theirs.k) AS linked
+        FROM s mine JOIN s theirs ON mine.x = theirs.x WHERE mine.k <> theirs.k GROUP BY mine.k";
+    let ring = "CREATE ALERT ring WITH (topic = 'ring', resolve = true) AS SELECT k, linked FROM links WHERE linked >= 2";
+    let harness = harness(view, ring).await;
+    let process = Process::start_by(ServingClock::Event, &harness, "alone", false, &Arc::new(AtomicUsize::new(0))).await;
+    append(&harness, &[("b", "one", FIRST), ("c", "one", FIRST)]).await;
+    let mut last = FIRST;
+    until("the records of three keys", async || {
+        last += 2 * SECOND;
+        append(&harness, &[("a", "one", last)]).await;
+        harness.commit_at_once("w0", &[("s", "one")]).await.unwrap();
+        put_out(&harness, "ring").await.len() == 3
+    })
+    .await;
+    process.finish().await;
+    for (key, records) in &put_out(&harness, "ring").await {
+        assert_eq!(records.iter().map(|record| state(Some(record))).collect::<Vec<_>>(), ["began"], "{key}");
     }
 }

@@ -135,6 +135,31 @@ fn no_two_begins_of_a_key_are_of_one_time() {
     assert_eq!([since(&mut watch, 6, true), since(&mut watch, 9, false), since(&mut watch, 10, true)], [Some(8), Some(8), Some(10)]);
 }
 
+/// Before each round, newer events are read than those of its time.
+#[test]
+fn a_key_that_is_never_known_at_the_time_of_a_round_is_postponed_past_one_round() {
+    let mut watch = KeyWatch::new(None, HashMap::new());
+    assert!(watch.postpone(&1, 15, (10, 10)));
+    assert!(watch.postpone(&1, 17, (12, 12)), "its first timer is not due yet");
+    assert_eq!(watch.due(14), None);
+    assert_eq!(watch.due(20), Some((15, vec![1])));
+    assert!(watch.postpone(&1, 25, (15, 20)), "it is observed at the time of the round");
+    assert_eq!(watch.due(20), Some((20, vec![1])));
+    assert!(!watch.postpone(&1, 25, (20, 20)));
+    assert!(watch.observe(&1, 20, true, None).is_some());
+    assert!(watch.postpone(&1, 35, (30, 30)), "it was observed since");
+}
+
+#[test]
+fn a_key_that_is_known_within_a_round_is_observed_from_then_on() {
+    let mut watch = KeyWatch::new(None, HashMap::new());
+    assert!(watch.postpone(&1, 15, (10, 10)));
+    assert_eq!(watch.due(20), Some((15, vec![1])));
+    assert!(watch.postpone(&1, 18, (15, 20)));
+    assert_eq!(watch.due(20), Some((18, vec![1])));
+    assert!(!watch.postpone(&1, 18, (18, 20)));
+}
+
 #[test]
 fn a_million_reports_arm_one_timer_a_key() {
     let mut watch = KeyWatch::new(None, HashMap::new());

@@ -18,13 +18,18 @@ const ALIKE: &str = "CREATE VIEW alike WITH (windows = '1h') AS SELECT mine.devi
     FROM payments mine JOIN payments theirs ON mine.status = theirs.status WHERE mine.device <> theirs.device GROUP BY mine.device";
 const CROWD: &str = "CREATE VIEW crowd WITH (windows = '1h') AS SELECT mine.device, count(*) AS pairs \
     FROM payments mine JOIN payments theirs ON mine.status = theirs.status WHERE mine.device <> theirs.device GROUP BY mine.device";
+const EVER: &str = "CREATE VIEW ever AS SELECT mine.device, count(DISTINCT theirs.device) AS devices \
+    FROM payments mine JOIN payments theirs ON mine.status = theirs.status WHERE mine.device <> theirs.device GROUP BY mine.device";
 const RING: &str = "CREATE ALERT ring WITH (topic = 'ring', resolve = true) AS SELECT device, devices_1h FROM alike WHERE devices_1h >= 2";
 const PACK: &str = "CREATE ALERT pack WITH (topic = 'pack', resolve = true) AS SELECT device, pairs_1h FROM crowd WHERE pairs_1h >= 4";
+const KIN: &str = "CREATE ALERT kin WITH (topic = 'kin', resolve = true) AS SELECT device, devices FROM ever WHERE devices >= 2";
 
 async fn harness() -> Harness {
-    let harness = Harness::with_definitions(PAYMENTS, &[("alike", ALIKE), ("crowd", CROWD)], |settings| settings).await;
+    let views = [("alike", ALIKE), ("crowd", CROWD), ("ever", EVER)];
+    let harness = Harness::with_definitions(PAYMENTS, &views, |settings| settings).await;
     harness.define(DefinitionKind::Alert, "ring", RING).await;
     harness.define(DefinitionKind::Alert, "pack", PACK).await;
+    harness.define(DefinitionKind::Alert, "kin", KIN).await;
     harness
 }
 
@@ -190,6 +195,19 @@ async fn a_row_of_edges_that_are_read_ahead_is_not_known_yet() {
     let read_view = harness.node.read_view().unwrap();
     let ring = planned(&read_view, "ring");
     let WatchedRows { found, since, .. } = rows_of_keys(&read_view, read_view.view("alike").unwrap(), &ring, &keys, NOW).unwrap();
+    assert_eq!((found, since), (vec![true; 3], vec![NOW - HOUR; 3]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_of_all_time_is_known_from_the_second_of_its_last_event_on() {
+    let harness = harness().await;
+    let pay = |device: &str| event(device, &format_timestamp(NOW - HOUR + SECOND / 4), device, "1.00", "one");
+    harness.fresh(0, &["a", "b", "c"].map(pay)).await;
+    let read_view = harness.node.read_view().unwrap();
+    let (view, kin) = (read_view.view("ever").unwrap(), planned(&read_view, "kin"));
+    let keys = every_key(&read_view, view);
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
+    let WatchedRows { found, since, .. } = rows_of_keys(&read_view, view, &kin, &keys, NOW - HOUR).unwrap();
     assert_eq!((found, since), (vec![true; 3], vec![NOW - HOUR; 3]));
 }
 
