@@ -10,6 +10,7 @@ use committed::registry::LiveView;
 use engine::alerts::AlertPlan;
 use engine::plan::{Answering, ViewPlan};
 use engine::states::{Answered, Pieces, SortedRun, StateRows, answer};
+use engine::walk::CancelCheck;
 use types::tiles::{Micros, RowTime, Span};
 use types::vector::Vector;
 use types::{Error, Result};
@@ -108,12 +109,19 @@ pub fn rows_of_part(
     Ok((kept.iter().map(|index| keys[*index].into()).collect(), watched))
 }
 
-/// The rows of these encoded keys.
+/// The rows of these encoded keys. Those of a linked view may take many seconds: `cancel_check` is called before each
+/// batch of edges.
 ///
-/// Errors: likewise.
-pub fn rows_of_keys(read_view: &ReadView, view: &LoadedView, alert: &AlertPlan, keys: &[&[u8]], t: Micros) -> Result<WatchedRows> {
+/// Errors: likewise, and those of `cancel_check`.
+pub fn rows_of_keys(
+    read_view: &ReadView,
+    view: &LoadedView,
+    alert: &AlertPlan,
+    (keys, t): (&[&[u8]], Micros),
+    cancel_check: &CancelCheck<'_>,
+) -> Result<WatchedRows> {
     if view.live.plan.links().is_some() {
-        return links::rows_of_keys(read_view, view, alert, keys, t);
+        return links::rows_of_keys(read_view, view, alert, (keys, t), cancel_check);
     }
     let source = StateSource::new(read_view, view, None);
     let grouped = grouped(&view.live)?;
@@ -147,18 +155,20 @@ fn not_counted_yet(plan: &ViewPlan, alert: &AlertPlan, t: Micros) -> Option<Span
 
 /// The keys of a view whose rows may have changed by the events past this position, and perhaps others; `None` where
 /// any key's may have. It costs as much as there is past the position, and in a linked view, as many keys as lead there.
-/// `t` is the time of the last look, which was at this position. `index` has all chunks of a linked view.
+/// `t` is the time of the last look, which was at this position. `index` has all chunks of a linked view:
+/// `cancel_check` is called before each of them, and before each batch of new edges.
 ///
-/// Errors: `Unavailable` while a part of the snapshot that is needed is being copied.
+/// Errors: `Unavailable` while a part of the snapshot that is needed is being copied, and those of `cancel_check`.
 pub fn keys_since(
     read_view: &ReadView,
     view: &LoadedView,
     (position, t): (&Vector, Micros),
     index: &ReverseIndex,
+    cancel_check: &CancelCheck<'_>,
 ) -> Result<Option<BTreeSet<Arc<[u8]>>>> {
     let Some(past) = rows_past(read_view, view, position) else { return Ok(None) };
     match view.live.plan.links() {
-        Some(_) => links::keys_changed_by(read_view, view, &past, t, index),
+        Some(_) => links::keys_changed_by(read_view, view, (&past, t), index, cancel_check),
         None => Ok(Some(past.iter().flat_map(|rows| rows.keys().iter().flatten()).map(Arc::from).collect())),
     }
 }

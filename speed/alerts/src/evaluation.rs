@@ -21,7 +21,7 @@ mod transitions;
 
 /// Keys that are evaluated together.
 const CHUNK: usize = 4_096;
-/// The same of a linked view: each may have to be walked over thousands of edges.
+/// The same of a linked view: each may have to be walked over thousands of edges. Progress is noted during walks too.
 const LINKED_CHUNK: usize = 256;
 /// A round evaluates at most this many stretches between window edges one by one; what is due later is evaluated at the
 /// time of the round. 86,400: a day has this many one-second hops.
@@ -140,7 +140,9 @@ impl Evaluation {
             note_progress(outbox).await?;
         }
         let changed = match &self.position {
-            Some(last) if !self.is_replanned => keys_since(read_view, loaded, (last, self.at), &self.reverse)?,
+            Some(last) if !self.is_replanned => {
+                keys_since(read_view, loaded, (last, self.at), &self.reverse, &|| outbox.held.note_progress())?
+            }
             _ => None,
         };
         let round = Round { read_view, loaded, position: &position, changed: changed.as_ref(), t };
@@ -261,7 +263,7 @@ impl Evaluation {
             let mut made = Vec::new();
             for (t, keys) in group_by_spans(&self.plan, keys) {
                 let encoded: Vec<&[u8]> = keys.iter().map(|(key, _)| &**key).collect();
-                let watched = rows_of_keys(round.read_view, round.loaded, &self.plan, &encoded, t)?;
+                let watched = rows_of_keys(round.read_view, round.loaded, &self.plan, (&encoded, t), &|| outbox.held.note_progress())?;
                 let rows = TimedRows { times: keys.iter().map(|(_, time)| *time).collect(), watched, pass };
                 made.extend(self.evaluate_rows(round, &keys.iter().map(|(key, _)| key).collect::<Vec<_>>(), &rows)?);
             }

@@ -9,7 +9,7 @@ use crate::plan::links::{EdgeKind, Side};
 use crate::states::Pieces;
 use crate::walk::alive::timestamps;
 use crate::walk::edges::{NodeAt, batches};
-use crate::walk::{LayerRows, NEAR_EDGES, ReachedNode, Walk};
+use crate::walk::{FAR_EDGES, LayerRows, NEAR_EDGES, ReachedNode, Walk};
 use types::Result;
 use types::tiles::{Micros, RowTime, Span, TimeRange};
 
@@ -43,7 +43,11 @@ impl<'a> Walk<'a> {
             let at = &at[together];
             let reached = self.reach(at, &mut |_, _| {})?;
             let mut of_keys = self.times_of_nodes(Side::Near, at, ranges, horizon)?;
-            let of_nodes = self.times_of_nodes(Side::Far, &reached.nodes.at, ranges, horizon)?;
+            let mut of_nodes = Vec::with_capacity(reached.nodes.at.len());
+            for nodes in batches(&reached.nodes.at, FAR_EDGES) {
+                (self.cancel_check)()?;
+                of_nodes.extend(self.times_of_nodes(Side::Far, &reached.nodes.at[nodes], ranges, horizon)?);
+            }
             for ReachedNode { edge, node } in &reached.nodes.reached {
                 let of_key = &mut of_keys[reached.near.node[*edge as usize] as usize];
                 *of_key = of_key.and(of_nodes[node.index()]);

@@ -12,6 +12,9 @@ use crate::walk::{LayerRows, NodeProbe, Walk};
 use types::Result;
 use types::tiles::Micros;
 
+/// New edges that are looked for together.
+const TOGETHER: usize = 16_384;
+
 impl Walk<'_> {
     /// For each chunk of new state rows, which are among the walk's layers, the rows whose edges may change a row of
     /// the view: at the walk's time, the other layers do not have the edge in every range and under every condition.
@@ -28,17 +31,17 @@ impl Walk<'_> {
         let keys = &chunk.batch().columns()[..self.plan.keys.len()];
         let places = self.codec.places(keys, chunk.len())?;
         let mut revived = Vec::new();
-        for (side, rows) in [(Side::Near, near.clone()), (Side::Far, near.end..chunk.len())] {
-            if rows.is_empty() {
-                continue;
-            }
-            (self.cancel_check)()?;
-            let prefixes = self.prefixes(codec, side, chunk, &rows)?;
-            let probe = |row: usize| NodeProbe { prefix: Probe::new(prefixes.value(row - rows.start)), place: places.value(row) };
-            let layers = self.layers.edges_of(&rows.clone().map(probe).collect::<Vec<_>>());
-            for (row, layers) in rows.clone().zip(layers) {
-                if !self.is_live_in(side, (chunk, row), &layers, added)? {
-                    revived.push(row as u32);
+        for (side, of_side) in [(Side::Near, near.clone()), (Side::Far, near.end..chunk.len())] {
+            for from in of_side.clone().step_by(TOGETHER) {
+                (self.cancel_check)()?;
+                let rows = from..of_side.end.min(from + TOGETHER);
+                let prefixes = self.prefixes(codec, side, chunk, &rows)?;
+                let probe = |row: usize| NodeProbe { prefix: Probe::new(prefixes.value(row - rows.start)), place: places.value(row) };
+                let layers = self.layers.edges_of(&rows.clone().map(probe).collect::<Vec<_>>());
+                for (row, layers) in rows.clone().zip(layers) {
+                    if !self.is_live_in(side, (chunk, row), &layers, added)? {
+                        revived.push(row as u32);
+                    }
                 }
             }
         }

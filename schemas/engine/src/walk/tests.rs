@@ -9,7 +9,7 @@ use arrow::array::{ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, Strin
 use arrow::datatypes::Int64Type;
 use definitions::{Definitions, StreamDefinition, parse};
 use types::columns::{EVENT_TIME, OFFSET, PARTITION, SOURCE};
-use types::tiles::Micros;
+use types::tiles::{Micros, TimeRange};
 use types::{Error, ErrorKind};
 
 use super::Walked;
@@ -255,6 +255,12 @@ async fn a_walk_ends_between_two_batches_of_edges_when_it_is_asked_to() {
     };
     let walk = Walk::new(&world.plan, &world.codec, &links, &world.run, NOW).cancelled_by(&cancel_check);
     let outcome = walk.rows(&groups, 1, &[0, 1]);
+    assert_eq!(outcome.err().map(|error| error.kind()), Some(ErrorKind::Unavailable));
+    asked.store(0, Ordering::Relaxed);
+    let outcome = walk.edge_times(&groups, 1, &[TimeRange::ALL], NOW);
+    assert_eq!(outcome.err().map(|error| error.kind()), Some(ErrorKind::Unavailable));
+    asked.store(0, Ordering::Relaxed);
+    let outcome = walk.revived(&SortedRun::chunks(&world.run).iter().collect::<Vec<_>>());
     assert_eq!(outcome.err().map(|error| error.kind()), Some(ErrorKind::Unavailable));
 }
 

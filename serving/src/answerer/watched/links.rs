@@ -8,7 +8,7 @@ use std::sync::Arc;
 use engine::alerts::AlertPlan;
 use engine::plan::links::LinkPlan;
 use engine::states::{SortedRun, StateRows};
-use engine::walk::{EdgeStarts, ReverseEdges, Walked};
+use engine::walk::{CancelCheck, EdgeStarts, ReverseEdges, Walked};
 use types::tiles::{Level, Micros};
 use types::{Error, Result};
 
@@ -81,10 +81,16 @@ pub fn linked_keys_of_part(read_view: &ReadView, view: &LoadedView, part: &KeyPa
 }
 
 /// The rows of these encoded keys.
-pub(super) fn rows_of_keys(read_view: &ReadView, view: &LoadedView, alert: &AlertPlan, keys: &[&[u8]], t: Micros) -> Result<WatchedRows> {
+pub(super) fn rows_of_keys(
+    read_view: &ReadView,
+    view: &LoadedView,
+    alert: &AlertPlan,
+    (keys, t): (&[&[u8]], Micros),
+    cancel_check: &CancelCheck<'_>,
+) -> Result<WatchedRows> {
     let source = StateSource::new(read_view, view, None);
     let edges = ViewEdges::new(&source, &view.live)?;
-    let walk = view.live.walk(links(view)?, &edges, t).up_to_its_time();
+    let walk = view.live.walk(links(view)?, &edges, t).up_to_its_time().cancelled_by(cancel_check);
     let groups = view.live.decoded_keys(keys)?;
     let Walked { rows, found, .. } = walk.rows(&groups, keys.len(), &alert.wanted)?;
     // An event that is dated in the future is not waited for: it counts, as in a lookup.
@@ -107,19 +113,21 @@ pub(super) fn rows_of_keys(read_view: &ReadView, view: &LoadedView, alert: &Aler
 pub(super) fn keys_changed_by(
     read_view: &ReadView,
     view: &LoadedView,
-    added: &[&StateRows],
-    t: Micros,
+    (added, t): (&[&StateRows], Micros),
     index: &ReverseIndex,
+    cancel_check: &CancelCheck<'_>,
 ) -> Result<Option<BTreeSet<Arc<[u8]>>>> {
     let (live, links) = (&view.live, links(view)?);
     let source = StateSource::new(read_view, view, None);
     let edges = ViewEdges::new(&source, live)?;
     let mut starts = EdgeStarts::default();
-    for (chunk, rows) in added.iter().zip(live.walk(links, &edges, t).revived(added)?) {
+    let walk = live.walk(links, &edges, t).cancelled_by(cancel_check);
+    for (chunk, rows) in added.iter().zip(walk.revived(added)?) {
         starts.add(&live.codec, links, chunk, rows)?;
     }
     let mut keys: BTreeSet<Arc<[u8]>> = starts.near.iter().map(|key| Arc::from(key.as_slice())).collect();
     for chunk in index.chunks.values() {
+        cancel_check()?;
         chunk.add_keys(&live.codec, links, &starts.far, &mut keys)?;
         if keys.len() > MOST_KEYS {
             return Ok(None);

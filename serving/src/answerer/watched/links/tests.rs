@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use catalog::DefinitionKind;
 use engine::alerts::KeyWatch;
 use engine::events::format_timestamp;
@@ -46,7 +48,7 @@ fn every_key(read_view: &ReadView, view: &LoadedView) -> BTreeSet<Arc<[u8]>> {
 /// Whether each of the keys satisfies the condition at a time, and when that may change.
 fn evaluated(read_view: &ReadView, alert: &AlertPlan, keys: &[&[u8]], t: Micros) -> Vec<(bool, Option<Micros>)> {
     let view = read_view.view(&alert.view.view).unwrap();
-    let WatchedRows { rows, found, changes, since } = rows_of_keys(read_view, view, alert, keys, t).unwrap();
+    let WatchedRows { rows, found, changes, since } = rows_of_keys(read_view, view, alert, (keys, t), &|| Ok(())).unwrap();
     assert!(since.iter().all(|since| *since <= t), "no event is later");
     let held = alert.held(&rows, &vec![t; keys.len()]).unwrap().holds;
     held.iter().zip(found).map(|(holds, found)| *holds && found).zip(changes).collect()
@@ -75,7 +77,8 @@ impl Looked {
         for rows in self.index.lacking(read_view, view).unwrap() {
             self.index.add(view, rows).unwrap();
         }
-        let changed = self.last.as_ref().and_then(|(position, at)| keys_since(read_view, view, (position, *at), &self.index).unwrap());
+        let changed =
+            self.last.as_ref().and_then(|(position, at)| keys_since(read_view, view, (position, *at), &self.index, &|| Ok(())).unwrap());
         let mut keys = changed.unwrap_or_else(|| every_key(read_view, view));
         while let Some((_, due)) = self.watch.due(t) {
             keys.extend(due);
@@ -166,7 +169,7 @@ async fn an_edge_that_is_seen_again_while_it_is_live_changes_no_key_unless_event
         for rows in index.lacking(&read_view, view).unwrap() {
             index.add(view, rows).unwrap();
         }
-        let keys = keys_since(&read_view, view, (&position, t), &index).unwrap().unwrap();
+        let keys = keys_since(&read_view, view, (&position, t), &index, &|| Ok(())).unwrap().unwrap();
         assert_eq!(keys.len(), expected, "{} at {}", view.live.name, format_timestamp(t));
         assert!(index.lacking(&read_view, view).unwrap().is_empty());
     }
@@ -184,7 +187,7 @@ async fn a_row_of_edges_that_are_read_ahead_is_not_known_yet() {
     let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
     let watched = |name: &str, t: Micros| {
         let alert = planned(&read_view, name);
-        rows_of_keys(&read_view, read_view.view(&alert.view.view).unwrap(), &alert, &keys, t).unwrap()
+        rows_of_keys(&read_view, read_view.view(&alert.view.view).unwrap(), &alert, (&keys, t), &|| Ok(())).unwrap()
     };
     assert_eq!(watched("ring", NOW - 2 * HOUR).since, [NOW - HOUR; 3]);
     // Tiles say that there is no pair before.
@@ -194,7 +197,8 @@ async fn a_row_of_edges_that_are_read_ahead_is_not_known_yet() {
     harness.fresh(0, &[pay("4", -HOUR, "a", "one")]).await;
     let read_view = harness.node.read_view().unwrap();
     let ring = planned(&read_view, "ring");
-    let WatchedRows { found, since, .. } = rows_of_keys(&read_view, read_view.view("alike").unwrap(), &ring, &keys, NOW).unwrap();
+    let WatchedRows { found, since, .. } =
+        rows_of_keys(&read_view, read_view.view("alike").unwrap(), &ring, (&keys, NOW), &|| Ok(())).unwrap();
     assert_eq!((found, since), (vec![true; 3], vec![NOW - HOUR; 3]));
 }
 
@@ -207,8 +211,39 @@ async fn a_row_of_all_time_is_known_from_the_second_of_its_last_event_on() {
     let (view, kin) = (read_view.view("ever").unwrap(), planned(&read_view, "kin"));
     let keys = every_key(&read_view, view);
     let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
-    let WatchedRows { found, since, .. } = rows_of_keys(&read_view, view, &kin, &keys, NOW - HOUR).unwrap();
+    let WatchedRows { found, since, .. } = rows_of_keys(&read_view, view, &kin, (&keys, NOW - HOUR), &|| Ok(())).unwrap();
     assert_eq!((found, since), (vec![true; 3], vec![NOW - HOUR; 3]));
+}
+
+/// A runner that notes its progress there keeps its lease, and one that has lost it ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_read_of_few_keys_can_be_ended_before_each_batch_of_edges() {
+    let harness = harness().await;
+    let pay = |device: &str| event(device, &format_timestamp(NOW - HOUR), device, "1.00", "one");
+    harness.fresh(0, &["a", "b"].map(pay)).await;
+    let position = harness.node.read_view().unwrap().vector.clone();
+    harness.fresh(0, &[pay("c")]).await;
+    let read_view = harness.node.read_view().unwrap();
+    let (view, ring) = (read_view.view("alike").unwrap(), planned(&read_view, "ring"));
+    let keys = every_key(&read_view, view);
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
+    let mut index = ReverseIndex::default();
+    for rows in index.lacking(&read_view, view).unwrap() {
+        index.add(view, rows).unwrap();
+    }
+    // The near and the far edges of the rows, and those of their times.
+    for (allowed, is_read) in [(0, false), (1, false), (3, false), (4, true)] {
+        let asked = AtomicUsize::new(0);
+        let cancel_check = || match asked.fetch_add(1, Ordering::Relaxed) < allowed {
+            true => Ok(()),
+            false => Err(Error::conflict("the lease is lost")),
+        };
+        assert_eq!(rows_of_keys(&read_view, view, &ring, (&keys, NOW), &cancel_check).is_ok(), is_read, "{allowed}");
+    }
+    for is_lost in [true, false] {
+        let cancel_check = || if is_lost { Err(Error::conflict("the lease is lost")) } else { Ok(()) };
+        assert_eq!(keys_since(&read_view, view, (&position, NOW), &index, &cancel_check).is_err(), is_lost);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
