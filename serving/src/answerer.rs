@@ -25,7 +25,7 @@ mod watched;
 use grouped::Grouped;
 use linked::Linked;
 pub use source::{KeyPart, StateSource, scan_parts};
-pub use watched::{ReverseIndex, WatchedRows, keys_since, linked_keys_of_part, rows_of_keys, rows_of_part, watched_parts};
+pub use watched::{LinkedKeys, ReverseIndex, WatchedRows, keys_since, rows_of_keys, rows_of_part, watched_parts};
 
 /// Makes the rows of one view from its states.
 pub(crate) trait Answerer: Send + Sync {

@@ -53,8 +53,8 @@ mod status_reporter;
 mod value_errors;
 
 pub use answerer::{
-    KeyPart, ReverseIndex, StateSource, WatchedRows, keys_since, linked_keys_of_part, rows_of_keys, rows_of_part, rows_seen, scan,
-    scan_parts, watched_parts,
+    KeyPart, LinkedKeys, ReverseIndex, StateSource, WatchedRows, keys_since, rows_of_keys, rows_of_part, rows_seen, scan, scan_parts,
+    watched_parts,
 };
 pub use archive::ArchiveLayer;
 pub use copy::SnapshotCopy;

@@ -36,16 +36,25 @@ impl<'a> ViewEdges<'a> {
     }
 
     /// The chunks that may have keys of one of any number of parts.
-    pub(super) fn chunks_of_part(&self, part: u32, parts: u32) -> Vec<PartChunk<'_>> {
+    fn chunks_of_part(&self, part: u32, parts: u32) -> Vec<PartChunk<'_>> {
+        let mut chunks = self.snapshot_chunks_of_part(part, parts);
+        chunks.extend(self.chunks_without_parts().into_iter().map(|rows| PartChunk { rows, is_of_part: false }));
+        chunks
+    }
+
+    /// Those of the snapshot alone.
+    pub(super) fn snapshot_chunks_of_part(&self, part: u32, parts: u32) -> Vec<PartChunk<'_>> {
+        let runs = self.snapshot.and_then(|snapshot| snapshot.runs_of_part(part, parts).ok()).into_iter().flatten();
+        runs.flat_map(|PartRun { run, is_of_part }| run.chunks().iter().map(move |rows| PartChunk { rows, is_of_part })).collect()
+    }
+
+    /// Those of layers, of fresh states and of an archive: each may have keys of every part.
+    pub(super) fn chunks_without_parts(&self) -> Vec<&StateRows> {
         match self.source {
-            StateSource::Archive(layer) => layer.run.chunks().iter().map(chunk_of_any_part).collect(),
+            StateSource::Archive(layer) => layer.run.chunks().iter().collect(),
             StateSource::Layers { read_view, view: loaded } => {
-                let runs = self.snapshot.and_then(|snapshot| snapshot.runs_of_part(part, parts).ok()).into_iter().flatten();
-                let of_run = |PartRun { run, is_of_part }| run.chunks().iter().map(move |rows| PartChunk { rows, is_of_part });
-                let mut chunks: Vec<PartChunk<'_>> = runs.flat_map(of_run).collect();
-                chunks.extend(loaded.layers.iter().flat_map(|layer| layer.run.chunks()).map(chunk_of_any_part));
-                chunks.extend(read_view.fresh_of(self.view).map(|rows| chunk_of_any_part(rows)));
-                chunks
+                let of_layers = loaded.layers.iter().flat_map(|layer| layer.run.chunks());
+                of_layers.chain(read_view.fresh_of(self.view).map(|rows| &**rows)).collect()
             }
         }
     }
@@ -83,11 +92,6 @@ impl EdgeLayers for ViewEdges<'_> {
     fn chunks(&self, part: u32) -> Vec<PartChunk<'_>> {
         self.chunks_of_part(part, self.parts())
     }
-}
-
-/// Rows that may have keys of every part.
-fn chunk_of_any_part(rows: &StateRows) -> PartChunk<'_> {
-    PartChunk { rows, is_of_part: false }
 }
 
 /// Rows of a layer that holds the finest level alone.

@@ -22,11 +22,13 @@ use crate::read_view::{LoadedView, ReadView};
 
 mod links;
 
-pub use links::{ReverseIndex, linked_keys_of_part};
+pub use links::{LinkedKeys, ReverseIndex};
 
 /// About how many rows of states are merged at once. They take tenths of a second: an alert's runner shows progress
 /// between two parts, and without progress it loses its lease.
 const PART_ROWS: usize = 131_072;
+/// The same of a linked view, of which only keys are read. A bucket of the snapshot is read once for each of its parts.
+const LINKED_PART_ROWS: usize = 524_288;
 
 /// The rows of an alert's keys at a time, in their order. Events that are read already and lie after the hop of that
 /// time do not count in the windows yet, and no row exists by them.
@@ -47,7 +49,8 @@ pub struct WatchedRows {
 ///
 /// Errors: `Unavailable` while a part of the snapshot is being copied.
 pub fn watched_parts(read_view: &ReadView, view: &LoadedView) -> Result<Vec<KeyPart>> {
-    parts_of_about(PART_ROWS, read_view, view)
+    let part_rows = if view.live.plan.links().is_some() { LINKED_PART_ROWS } else { PART_ROWS };
+    parts_of_about(part_rows, read_view, view)
 }
 
 fn parts_of_about(part_rows: usize, read_view: &ReadView, view: &LoadedView) -> Result<Vec<KeyPart>> {

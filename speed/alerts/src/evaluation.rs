@@ -7,8 +7,7 @@ use catalog::{AlertTransition, AlertVersion};
 use committed::registry::{LiveAlert, LiveView};
 use engine::alerts::{AlertPlan, KeyWatch, OpenState, Transition};
 use serving::{
-    LoadedView, ReadView, ReverseIndex, ServingClock, WatchedRows, keys_since, linked_keys_of_part, rows_of_keys, rows_of_part,
-    watched_parts,
+    LinkedKeys, LoadedView, ReadView, ReverseIndex, ServingClock, WatchedRows, keys_since, rows_of_keys, rows_of_part, watched_parts,
 };
 use types::tiles::{Micros, RowTime, Span, micros};
 use types::vector::Vector;
@@ -224,9 +223,14 @@ impl Evaluation {
     async fn evaluate_every_key(&mut self, round: &Round<'_>, (at, pass): (Micros, Pass), outbox: &mut Outbox<'_>) -> Result<()> {
         // An open key without a row has ceased.
         let mut without_row: HashSet<EncodedKey> = self.watch.open().keys().cloned().collect();
-        for part in watched_parts(round.read_view, round.loaded)? {
-            if self.plan.view.links().is_some() {
-                let keys = linked_keys_of_part(round.read_view, round.loaded, &part)?;
+        let parts = watched_parts(round.read_view, round.loaded)?;
+        let mut linked = match self.plan.view.links() {
+            Some(_) => Some(LinkedKeys::new(round.read_view, round.loaded, &parts, &|| outbox.held.note_progress())?),
+            None => None,
+        };
+        for part in parts {
+            if let Some(linked) = &mut linked {
+                let keys = linked.take_part(round.read_view, round.loaded, &part, &|| outbox.held.note_progress())?;
                 note_progress(outbox).await?;
                 for key in &keys {
                     without_row.remove(key);

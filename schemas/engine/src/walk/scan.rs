@@ -45,13 +45,28 @@ impl Walk<'_> {
     pub fn keys_among(&self, chunks: &[PartChunk<'_>], part: u32, parts: u32) -> Result<BTreeSet<Vec<u8>>> {
         let mut keys = BTreeSet::new();
         for PartChunk { rows, is_of_part } in chunks {
-            self.add_keys(rows, part, if *is_of_part { 1 } else { parts }, &mut keys)?;
+            let (part, parts) = if *is_of_part { (0, 1) } else { (part, parts) };
+            self.each_key(rows, parts, |of_key, key| {
+                if of_key == part {
+                    insert(&mut keys, key);
+                }
+            })?;
         }
         Ok(keys)
     }
 
-    /// Adds the keys of the rows that are in one of `parts` parts.
-    fn add_keys(&self, rows: &StateRows, part: u32, parts: u32, keys: &mut BTreeSet<Vec<u8>>) -> Result<()> {
+    /// The same for each of any number of parts.
+    pub fn keys_by_part(&self, chunks: &[&StateRows], parts: u32) -> Result<Vec<BTreeSet<Vec<u8>>>> {
+        let mut keys = vec![BTreeSet::new(); parts as usize];
+        for rows in chunks {
+            self.each_key(rows, parts, |part, key| insert(&mut keys[part as usize], key))?;
+        }
+        Ok(keys)
+    }
+
+    /// Hands on the key of each near edge, with the part that it is in.
+    fn each_key(&self, rows: &StateRows, parts: u32, mut take: impl FnMut(u32, &[u8])) -> Result<()> {
+        (self.cancel_check)()?;
         let codec = self.codec.nodes()?;
         let near = codec.near_rows(rows.batch())?;
         let groups: Vec<_> =
@@ -59,10 +74,16 @@ impl Walk<'_> {
         let prefixes = codec.near(&groups, near.len())?;
         let places = codec.near_places(&groups, near.len())?;
         for row in 0..near.len() {
-            if (parts == 1 || bucket_of(places.value(row), parts) == part) && !keys.contains(prefixes.value(row)) {
-                keys.insert(prefixes.value(row).to_vec());
-            }
+            let part = if parts == 1 { 0 } else { bucket_of(places.value(row), parts) };
+            take(part, prefixes.value(row));
         }
         Ok(())
+    }
+}
+
+/// Many edges have the same key.
+fn insert(keys: &mut BTreeSet<Vec<u8>>, key: &[u8]) {
+    if !keys.contains(key) {
+        keys.insert(key.to_vec());
     }
 }

@@ -68,16 +68,42 @@ pub(super) fn parts(count: u32) -> Vec<KeyPart> {
     (0..count).map(|part| KeyPart { part, parts: count, range: KeyRange::default() }).collect()
 }
 
-/// The encoded keys of one of the parts of a linked view: those that have near edges.
-///
-/// Errors: `Unavailable` while the snapshot is being copied.
-pub fn linked_keys_of_part(read_view: &ReadView, view: &LoadedView, part: &KeyPart) -> Result<Vec<Arc<[u8]>>> {
-    let KeyPart { part, parts, .. } = *part;
-    let source = StateSource::new(read_view, view, None);
-    let edges = ViewEdges::new(&source, &view.live)?;
-    let walk = view.live.walk(links(view)?, &edges, 0);
-    let keys = walk.keys_among(&edges.chunks_of_part(part, parts), part, parts)?;
-    Ok(keys.into_iter().map(Arc::from).collect())
+/// The encoded keys of a linked view that have near edges, to be taken part by part.
+#[derive(Debug)]
+pub struct LinkedKeys {
+    /// Those of layers and fresh states, which have no buckets, by part. They are read once.
+    of_layers: Vec<BTreeSet<Vec<u8>>>,
+}
+
+impl LinkedKeys {
+    /// `cancel_check` is called before each chunk of states.
+    ///
+    /// Errors: `Unavailable` while the snapshot is being copied, and those of `cancel_check`.
+    pub fn new(read_view: &ReadView, view: &LoadedView, parts: &[KeyPart], cancel_check: &CancelCheck<'_>) -> Result<LinkedKeys> {
+        let source = StateSource::new(read_view, view, None);
+        let edges = ViewEdges::new(&source, &view.live)?;
+        let walk = view.live.walk(links(view)?, &edges, 0).cancelled_by(cancel_check);
+        Ok(LinkedKeys { of_layers: walk.keys_by_part(&edges.chunks_without_parts(), parts.len() as u32)? })
+    }
+
+    /// The keys of one of the parts, once.
+    ///
+    /// Errors: likewise.
+    pub fn take_part(
+        &mut self,
+        read_view: &ReadView,
+        view: &LoadedView,
+        part: &KeyPart,
+        cancel_check: &CancelCheck<'_>,
+    ) -> Result<Vec<Arc<[u8]>>> {
+        let KeyPart { part, parts, .. } = *part;
+        let source = StateSource::new(read_view, view, None);
+        let edges = ViewEdges::new(&source, &view.live)?;
+        let walk = view.live.walk(links(view)?, &edges, 0).cancelled_by(cancel_check);
+        let mut keys = walk.keys_among(&edges.snapshot_chunks_of_part(part, parts), part, parts)?;
+        keys.append(&mut self.of_layers[part as usize]);
+        Ok(keys.into_iter().map(Arc::from).collect())
+    }
 }
 
 /// The rows of these encoded keys.

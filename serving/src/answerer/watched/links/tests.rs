@@ -41,8 +41,19 @@ fn planned(read_view: &ReadView, name: &str) -> Arc<AlertPlan> {
 }
 
 fn every_key(read_view: &ReadView, view: &LoadedView) -> BTreeSet<Arc<[u8]>> {
-    let parts = watched_parts(read_view, view).unwrap();
-    parts.iter().flat_map(|part| linked_keys_of_part(read_view, view, part).unwrap()).collect()
+    keys_in_parts(read_view, view, &watched_parts(read_view, view).unwrap()).0.into_iter().collect()
+}
+
+/// The keys of these parts, and how many chunks of states are read for them.
+fn keys_in_parts(read_view: &ReadView, view: &LoadedView, parts: &[KeyPart]) -> (Vec<Arc<[u8]>>, usize) {
+    let asked = AtomicUsize::new(0);
+    let cancel_check = || {
+        asked.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    };
+    let mut linked = LinkedKeys::new(read_view, view, parts, &cancel_check).unwrap();
+    let keys = parts.iter().flat_map(|part| linked.take_part(read_view, view, part, &cancel_check).unwrap()).collect();
+    (keys, asked.load(Ordering::Relaxed))
 }
 
 /// Whether each of the keys satisfies the condition at a time, and when that may change.
@@ -255,9 +266,12 @@ async fn in_parts_of_any_number_each_linked_key_is_once() {
     harness.fresh(0, &(15..30).map(|at| pay(at).replace("\"id\":\"", "\"id\":\"x")).collect::<Vec<_>>()).await;
     let read_view = harness.node.read_view().unwrap();
     let view = read_view.view("alike").unwrap();
+    let mut chunks_read = BTreeSet::new();
     for part_rows in [1, 7, 1_000] {
         let parts = parts_of_about(part_rows, &read_view, view).unwrap();
-        let keys: Vec<Arc<[u8]>> = parts.iter().flat_map(|part| linked_keys_of_part(&read_view, view, part).unwrap()).collect();
+        let (keys, chunks) = keys_in_parts(&read_view, view, &parts);
         assert_eq!((keys.len(), keys.iter().collect::<BTreeSet<_>>().len()), (30, 30), "{} parts", parts.len());
+        chunks_read.insert(chunks);
     }
+    assert_eq!(chunks_read.len(), 1, "layers and fresh states are read once: {chunks_read:?}");
 }
