@@ -40,6 +40,7 @@ pub(crate) mod judged;
 mod last_n;
 pub(crate) mod limited;
 mod lists;
+pub(crate) mod local_times;
 mod markers;
 mod moments;
 mod peak_factor;

@@ -81,7 +81,13 @@ async fn the_hours_around_a_change_of_clocks_are_those_of_the_zone() {
         let found = row(&client, &at(time, all)).await;
         assert!(found.iter().zip(expected).all(|(found, end)| found.ends_with(end)), "{time}: {found:?}");
     }
-    // What the clocks show twice, or not at all, is no time; with an offset it is one.
+    for (sum, expected) in [
+        ("TIMESTAMPTZ '2026-03-28 02:30:00' + INTERVAL '1 day'", "2026-03-29 03:30:00+02"),
+        ("TIMESTAMPTZ '2026-10-26 02:30:00' - INTERVAL '1 day'", "2026-10-25 02:30:00+01"),
+    ] {
+        assert_eq!(one(&client, &format!("SELECT {sum}")).await, expected, "{sum}");
+    }
+    // What the clocks show twice, or not at all, cannot be cast; with an offset it is a time.
     let error = client.simple_query("SELECT TIMESTAMP '2026-10-25 02:30:00'::timestamptz").await.unwrap_err();
     assert_eq!(error_of(&error).0, "22008");
     assert_eq!(one(&client, "SELECT '2026-10-25 02:30:00+01'::timestamptz").await, "2026-10-25 02:30:00+01");

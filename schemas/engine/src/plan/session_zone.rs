@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use types::{Error, Reason};
 
+use crate::functions::local_times;
 use crate::plan::rewrite::each_expression;
 
 const UTC: &str = "UTC";
@@ -175,18 +176,18 @@ impl TimesInSessionZone {
     }
 
     /// A time and an interval, whose days and months are those of the zone.
-    fn shifted(&self, mut both: BinaryExpr, schema: &DFSchema) -> Transformed<Expr> {
+    fn shifted(&self, both: BinaryExpr, schema: &DFSchema) -> Transformed<Expr> {
+        let BinaryExpr { left, op, right } = both;
         let is_interval = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Interval(_)));
-        let time = match both.op {
-            Operator::Plus if is_interval(both.left.as_ref()) => both.right.as_mut(),
-            Operator::Plus | Operator::Minus if is_interval(both.right.as_ref()) => both.left.as_mut(),
-            _ => return Transformed::no(Expr::BinaryExpr(both)),
+        let is_time = |expr: &Expr| expr.get_type(schema).is_ok_and(|given| self.zoned(&given).is_some());
+        let (function, time, interval) = match op {
+            Operator::Plus if is_time(&left) && is_interval(&right) => (local_times::sum(&self.zone), left, right),
+            Operator::Plus if is_interval(&left) && is_time(&right) => (local_times::sum(&self.zone), right, left),
+            Operator::Minus if is_time(&left) && is_interval(&right) => (local_times::difference(&self.zone), left, right),
+            _ => return Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
         };
-        let of_time = time.get_type(schema);
-        match (self.local(time, schema), of_time) {
-            (true, Ok(of_time)) => Transformed::yes(cast(Expr::BinaryExpr(both), of_time)),
-            _ => Transformed::no(Expr::BinaryExpr(both)),
-        }
+        let interval = cast(*interval, DataType::Interval(IntervalUnit::MonthDayNano));
+        Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![*time, interval])))
     }
 
     /// Gives a time, or an array of times, the type of the zone. Returns whether it is one.

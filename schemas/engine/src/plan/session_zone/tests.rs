@@ -61,6 +61,16 @@ async fn what_depends_on_a_zone_is_computed_in_that_of_the_session() {
         ("winter + INTERVAL '24 hours'", "2026-03-30T00:30:00Z"),
         ("INTERVAL '1 month' + winter", "2026-04-28T23:30:00Z"),
         ("summer - INTERVAL '1 month'", "2026-02-28T02:30:00Z"),
+        ("TIMESTAMPTZ '2026-03-28T01:30:00Z' + INTERVAL '1 day'", "2026-03-29T01:30:00Z"),
+        ("TIMESTAMPTZ '2026-03-30T00:30:00Z' - INTERVAL '1 day'", "2026-03-29T01:30:00Z"),
+        ("TIMESTAMPTZ '2026-02-28T01:30:00Z' + INTERVAL '1 month 1 day'", "2026-03-29T01:30:00Z"),
+        ("TIMESTAMPTZ '2026-03-28T01:30:00Z' + INTERVAL '1 day 1 hour'", "2026-03-29T02:30:00Z"),
+        ("TIMESTAMPTZ '2026-10-24T00:30:00Z' + INTERVAL '1 day'", "2026-10-25T01:30:00Z"),
+        ("TIMESTAMPTZ '2026-11-25T01:30:00Z' - INTERVAL '1 month'", "2026-10-25T01:30:00Z"),
+        ("TIMESTAMPTZ '2026-01-30T23:30:00Z' + INTERVAL '1 month'", "2026-02-27T23:30:00Z"),
+        ("once + INTERVAL '0 days'", "2026-10-25T00:30:00Z"),
+        ("once + INTERVAL '1 hour'", "2026-10-25T01:30:00Z"),
+        ("n + INTERVAL '1 day'", ""),
         ("summer - winter = INTERVAL '1 hour'", "true"),
         ("summer = '2026-03-29 03:30:00'", "true"),
         ("summer IN ('2026-03-29 03:30:00', '2026-03-29 04:30:00')", "true"),
@@ -98,6 +108,22 @@ async fn columns_keep_their_names_and_groups_are_those_of_the_zone() {
         FROM (VALUES (TIMESTAMPTZ '2026-03-28T23:00:00Z'), (TIMESTAMPTZ '2026-03-29T22:30:00Z')) AS events(ts) ORDER BY ts";
     assert_eq!(asked(&session("Europe/Berlin"), frame).await.unwrap(), ["1", "1"]);
     assert_eq!(asked(&session("Africa/Lagos"), frame).await.unwrap(), ["1", "2"]);
+}
+
+#[tokio::test]
+async fn the_days_added_to_a_column_are_those_of_the_zone() {
+    let times = "(VALUES (TIMESTAMPTZ '2026-03-28T01:30:00Z', INTERVAL '1 day'), (TIMESTAMPTZ '2026-10-24T00:30:00Z', INTERVAL '1 day'), \
+        (TIMESTAMPTZ '2026-10-25T01:30:00Z', INTERVAL '-24 hours'), (NULL, INTERVAL '1 month')) AS times(ts, step)";
+    let berlin = session("Europe/Berlin");
+    let next_days = asked(&berlin, &format!("SELECT ts + INTERVAL '1 day' FROM {times} ORDER BY ts")).await.unwrap();
+    assert_eq!(next_days, ["2026-03-29T01:30:00Z", "2026-10-25T01:30:00Z", "2026-10-26T01:30:00Z", ""]);
+    let sums = asked(&berlin, &format!("SELECT step + ts FROM {times} ORDER BY ts")).await.unwrap();
+    assert_eq!(sums, ["2026-03-29T01:30:00Z", "2026-10-25T01:30:00Z", "2026-10-24T01:30:00Z", ""]);
+    // Samoa had no 30 December.
+    let skipped = "SELECT TIMESTAMPTZ '2011-12-29T20:00:00Z' + INTERVAL '1 day'";
+    assert_eq!(asked(&session("Pacific/Apia"), skipped).await.unwrap(), ["2011-12-30T20:00:00Z"]);
+    let error = asked(&berlin, &format!("SELECT ts + INTERVAL '300000 years' FROM {times}")).await.unwrap_err();
+    assert!(error.contains("Timestamp out of range"), "{error}");
 }
 
 /// Their clocks differ by 25 hours.
