@@ -7,12 +7,10 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
+use datafusion::common::{DFSchema, DataFusionError, Result};
 use datafusion::functions::datetime;
 use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
-use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, WindowFrame, WindowFrameBound, WindowFrameUnits, cast, try_cast,
-};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast, try_cast};
 use datafusion::optimizer::AnalyzerRule;
 use types::{Error, Reason};
 
@@ -106,14 +104,6 @@ impl TimesInSessionZone {
             }
             Expr::ScalarFunction(call) => self.called(call, schema, config),
             Expr::BinaryExpr(both) => Ok(self.shifted(both, schema)),
-            Expr::WindowFunction(mut window) if counts_days(&window.params.window_frame) => {
-                let changed = match window.params.order_by.as_mut_slice() {
-                    [only] => self.local(&mut only.expr, schema),
-                    _ => false,
-                };
-                let window = Expr::WindowFunction(window);
-                Ok(if changed { Transformed::yes(window) } else { Transformed::no(window) })
-            }
             other => Ok(Transformed::no(other)),
         }
     }
@@ -255,14 +245,6 @@ fn item_type(data_type: &DataType) -> &DataType {
         DataType::List(item) => item_type(item.data_type()),
         other => other,
     }
-}
-
-fn counts_days(frame: &WindowFrame) -> bool {
-    let is_interval = |bound: &WindowFrameBound| match bound {
-        WindowFrameBound::Preceding(by) | WindowFrameBound::Following(by) => matches!(by, ScalarValue::IntervalMonthDayNano(Some(_))),
-        WindowFrameBound::CurrentRow => false,
-    };
-    frame.units == WindowFrameUnits::Range && (is_interval(&frame.start_bound) || is_interval(&frame.end_bound))
 }
 
 #[cfg(test)]
