@@ -91,9 +91,13 @@ async fn the_hours_around_a_change_of_clocks_are_those_of_the_zone() {
     let error = client.simple_query("SELECT TIMESTAMP '2026-10-25 02:30:00'::timestamptz").await.unwrap_err();
     assert_eq!(error_of(&error).0, "22008");
     assert_eq!(one(&client, "SELECT '2026-10-25 02:30:00+01'::timestamptz").await, "2026-10-25 02:30:00+01");
-    let series = "SELECT * FROM generate_series(TIMESTAMPTZ '2026-03-28', TIMESTAMPTZ '2026-03-30', INTERVAL '1 day')";
-    let error = client.simple_query(series).await.unwrap_err();
-    let (state, message, _) = error_of(&error);
-    assert!(state == "0A000" && message.contains("does not follow the session's TimeZone 'Europe/Berlin'"), "{state} {message}");
+    let series = "generate_series(TIMESTAMPTZ '2026-03-28', TIMESTAMPTZ '2026-03-30', INTERVAL '1 day')";
+    for sql in [format!("SELECT * FROM {series}"), format!("SELECT unnest({series})")] {
+        let error = client.simple_query(&sql).await.unwrap_err();
+        let (state, message, _) = error_of(&error);
+        assert!(state == "0A000" && message.contains("does not follow the session's TimeZone 'Europe/Berlin'"), "{sql}: {state} {message}");
+    }
+    let days = "SELECT unnest(generate_series(DATE '2026-03-28', DATE '2026-03-30', INTERVAL '1 day'))::timestamptz";
+    assert_eq!(row(&client, days).await, ["2026-03-28 00:00:00+01", "2026-03-29 00:00:00+01", "2026-03-30 00:00:00+02"]);
     server.stop().await;
 }

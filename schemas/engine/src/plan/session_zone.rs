@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion::common::{DFSchema, DataFusionError, Result};
+use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::functions::datetime;
 use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast, try_cast};
@@ -20,8 +20,10 @@ use crate::plan::rewrite::each_expression;
 const UTC: &str = "UTC";
 
 /// The functions whose results depend on the zone of their arguments.
-const OF_LOCAL_TIME: [&str; 9] =
-    ["array_to_string", "date_part", "date_trunc", "generate_series", "range", "to_char", "to_date", "to_local_time", "to_time"];
+const OF_LOCAL_TIME: [&str; 7] = ["array_to_string", "date_part", "date_trunc", "to_char", "to_date", "to_local_time", "to_time"];
+
+/// What to write instead of a series of times.
+const SERIES_OF_DATES: &str = "generate DATEs or TIMESTAMPs and cast each of them to TIMESTAMPTZ";
 
 /// Runs after DataFusion's own coercion, which casts what is compared or combined with a time.
 #[derive(Debug)]
@@ -138,6 +140,10 @@ impl TimesInSessionZone {
             "to_unixtime" if is_given_local() => {
                 Err(self.refusal("to_unixtime() of what is no TIMESTAMPTZ", "cast its argument to TIMESTAMPTZ"))
             }
+            // DataFusion ends a series where a step leads to what is not one local time.
+            name @ ("generate_series" | "range") if self.is_of_times(&call, schema) && !steps_by_hours(&call) => {
+                Err(self.refusal(&format!("{name}() of times by days or months"), SERIES_OF_DATES))
+            }
             name if name.starts_with("to_timestamp") && is_given_local() => {
                 let mut zoned = config.clone();
                 zoned.execution.time_zone = Some(self.zone.to_string());
@@ -163,6 +169,10 @@ impl TimesInSessionZone {
             }
             _ => Ok(Transformed::no(Expr::ScalarFunction(call))),
         }
+    }
+
+    fn is_of_times(&self, call: &ScalarFunction, schema: &DFSchema) -> bool {
+        call.args.iter().any(|argument| argument.get_type(schema).is_ok_and(|given| self.zoned(&given).is_some()))
     }
 
     /// A time and an interval, whose days and months are those of the zone.
@@ -212,7 +222,7 @@ impl TimesInSessionZone {
                 && scan.source.schema().fields().iter().any(|field| self.zoned(field.data_type()).is_some())
             {
                 let name = scan.table_name.table();
-                return Err(self.refusal(&format!("{name} in FROM"), &format!("write SELECT unnest({name})")));
+                return Err(self.refusal(&format!("{name} of times in FROM"), SERIES_OF_DATES));
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
@@ -223,6 +233,12 @@ impl TimesInSessionZone {
         let message = format!("{what} does not follow the session's TimeZone '{}': {instead}, or SET TimeZone = 'UTC'", self.zone);
         Error::input(message).with_reason(Reason::NotSupported).into()
     }
+}
+
+/// Whether the step of a series is written with neither days nor months.
+fn steps_by_hours(series: &ScalarFunction) -> bool {
+    let Some(Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(step)), _)) = series.args.get(2) else { return false };
+    step.months == 0 && step.days == 0
 }
 
 /// Whether a value of the type, or of an array's items, is another one in another zone.

@@ -79,7 +79,9 @@ async fn what_depends_on_a_zone_is_computed_in_that_of_the_session() {
         ("TIMESTAMPTZ '2026-03-28T22:59:59Z' >= DATE '2026-03-29'", "false"),
         ("summer BETWEEN DATE '2026-03-29' AND DATE '2026-03-30'", "true"),
         ("TIMESTAMPTZ '2026-03-29T22:00:01Z' BETWEEN DATE '2026-03-29' AND DATE '2026-03-30'", "false"),
-        ("generate_series(winter, winter + INTERVAL '1 day', INTERVAL '1 day')", "[2026-03-29T00:30:00Z, 2026-03-29T23:30:00Z]"),
+        ("generate_series(winter, summer, INTERVAL '1 hour')", "[2026-03-29T00:30:00Z, 2026-03-29T01:30:00Z]"),
+        ("range(once, again, INTERVAL '30 minutes')", "[2026-10-25T00:30:00Z, 2026-10-25T01:00:00Z]"),
+        ("generate_series(DATE '2026-03-28', DATE '2026-03-30', INTERVAL '1 day')[3]::TIMESTAMPTZ", "2026-03-29T22:00:00Z"),
         ("array_to_string(make_array(winter), ',')", "2026-03-29T01:30:00+01:00"),
         ("make_array(winter, summer)::TEXT[]", "[2026-03-29T01:30:00+01:00, 2026-03-29T03:30:00+02:00]"),
         ("date_trunc('day', summer AT TIME ZONE 'America/New_York')", "2026-03-28T00:00:00-04:00"),
@@ -152,6 +154,9 @@ async fn today_is_the_day_of_the_zone() {
 async fn what_cannot_follow_the_zone_is_refused() {
     for (expression, named) in [
         ("make_array(winter)::TIMESTAMP[]", "an array of times that is cast to TIMESTAMP[]"),
+        ("generate_series(winter, summer, INTERVAL '1 day')", "generate_series() of times by days or months"),
+        ("range(winter, summer, INTERVAL '1 month')", "range() of times by days or months"),
+        ("range(winter, summer, INTERVAL '1 hour' + INTERVAL '1 hour')", "range() of times by days or months"),
         ("to_unixtime('2026-03-29 03:30:00')", "to_unixtime() of what is no TIMESTAMPTZ"),
     ] {
         let error = in_berlin(expression).await.expect_err(expression);
@@ -159,6 +164,6 @@ async fn what_cannot_follow_the_zone_is_refused() {
     }
     let series = "SELECT * FROM generate_series(TIMESTAMPTZ '2026-03-28', TIMESTAMPTZ '2026-03-30', INTERVAL '1 day')";
     let error = asked(&session("Europe/Berlin"), series).await.unwrap_err();
-    assert!(error.contains("generate_series() in FROM does not follow"), "{error}");
+    assert!(error.contains("generate_series() of times in FROM does not follow"), "{error}");
     assert_eq!(asked(&session("Europe/Berlin"), "SELECT * FROM generate_series(1, 2)").await.unwrap(), ["1", "2"]);
 }
