@@ -4,6 +4,9 @@ use std::fmt;
 
 use chrono::{DateTime, Offset, TimeZone, Utc};
 
+/// The names of UTC in the IANA database, each also after `Etc/`. pgjdbc sends that of the JVM's zone.
+const NAMES_OF_UTC: [&str; 9] = ["UTC", "UCT", "Universal", "Zulu", "GMT", "GMT0", "GMT+0", "GMT-0", "Greenwich"];
+
 /// A zone of the IANA database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Zone(chrono_tz::Tz);
@@ -18,7 +21,8 @@ impl Zone {
 
     /// Its name, if it is another zone than UTC.
     pub(crate) fn other_than_utc(self) -> Option<&'static str> {
-        (self != Zone::default()).then(|| self.0.name())
+        let name = self.0.name();
+        (!NAMES_OF_UTC.contains(&name.strip_prefix("Etc/").unwrap_or(name))).then_some(name)
     }
 
     /// How many seconds its clocks are ahead of UTC at this time.
@@ -38,3 +42,6 @@ impl fmt::Display for Zone {
         f.write_str(self.0.name())
     }
 }
+
+#[cfg(test)]
+mod tests;
