@@ -46,12 +46,7 @@ pub(super) fn ready(
     }
     let view_schema = live.plan.output_schema();
     let Some(AnswerColumns { places, shown }) = AnswerColumns::find(&lookup, &view_schema)? else { return Ok(None) };
-    // In another zone, a text is another time.
-    let has_times = live.plan.answer_keys().iter().any(|key| matches!(key.data_type(), DataType::Timestamp(..)));
-    if has_times && text.settings.time_zone.is_some() {
-        return Ok(None);
-    }
-    let Some(keys) = keys(&lookup, &live.plan, params) else { return Ok(None) };
+    let Some(keys) = keys(&lookup, &live.plan, params, text.settings.time_zone.is_some()) else { return Ok(None) };
     let context =
         QueryContext::new(read_view.clone(), text.settings.as_of, std::slice::from_ref(&lookup.view))?.on_value_error(text.on_value_error);
     if context.needs_archive(loaded) {
@@ -141,8 +136,9 @@ fn is_as_written(name: &str) -> bool {
     !name.contains('(') || constants_as_sql(name) == name
 }
 
-/// The keys that are asked for, if all of the view's keys are named and nothing else.
-fn keys(lookup: &PlainLookup, plan: &ViewPlan, params: &Params) -> Option<Vec<Vec<ScalarValue>>> {
+/// The keys that are asked for, if all of the view's keys are named and nothing else. `has_zone`: whether the session has
+/// another zone than UTC.
+fn keys(lookup: &PlainLookup, plan: &ViewPlan, params: &Params, has_zone: bool) -> Option<Vec<Vec<ScalarValue>>> {
     let answer_keys = plan.answer_keys();
     if lookup.keys.len() != answer_keys.len() {
         return None;
@@ -151,7 +147,7 @@ fn keys(lookup: &PlainLookup, plan: &ViewPlan, params: &Params) -> Option<Vec<Ve
     for (index, field) in answer_keys.iter().enumerate() {
         let column = plan.columns.iter().find(|column| matches!(column.kind, ColumnKind::Key(key) if key == index))?;
         let (_, asked) = lookup.keys.iter().find(|(name, _)| name == column.field.name())?;
-        let key = Key { data_type: field.data_type(), is_uuid: plan.is_uuid(index) };
+        let key = Key { data_type: field.data_type(), is_uuid: plan.is_uuid(index), has_zone };
         keys = with_values(&keys, &key.values(asked, params)?)?;
     }
     Some(keys)
@@ -161,6 +157,7 @@ fn keys(lookup: &PlainLookup, plan: &ViewPlan, params: &Params) -> Option<Vec<Ve
 struct Key<'a> {
     data_type: &'a DataType,
     is_uuid: bool,
+    has_zone: bool,
 }
 
 impl Key<'_> {
@@ -175,13 +172,13 @@ impl Key<'_> {
             AskedValues::OneOf(constants) => {
                 let value = |constant: &Constant| {
                     let value = given(&constant.value, params)?;
-                    self.value(cast(value, constant.cast.as_ref())?)
+                    self.value(self.cast(value, constant.cast.as_ref())?)
                 };
                 constants.iter().map(value).collect::<Option<Vec<_>>>()?
             }
             AskedValues::ItemOf { parameter, cast: to } => {
                 let item = |item: ScalarValue| {
-                    let item = cast(item, to.as_ref())?;
+                    let item = self.cast(item, to.as_ref())?;
                     // An array of texts is compared with nothing but texts.
                     let is_alike = item.data_type() == *self.data_type || item.data_type().is_integer();
                     self.value(item).filter(|_| is_alike)
@@ -192,6 +189,12 @@ impl Key<'_> {
         values.retain(|value| !value.is_null());
         each_once(&mut values);
         (!values.is_empty()).then_some(values)
+    }
+
+    fn cast(&self, value: ScalarValue, to: Option<&DataType>) -> Option<ScalarValue> {
+        // The zone decides which time a text is.
+        let is_in_zone = self.has_zone && matches!(self.data_type, DataType::Timestamp(_, Some(_)));
+        if is_in_zone && value.data_type() == DataType::Utf8 { None } else { cast(value, to) }
     }
 
     fn value(&self, value: ScalarValue) -> Option<ScalarValue> {

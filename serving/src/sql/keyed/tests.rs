@@ -26,7 +26,7 @@ fn a_text_is_one_query_without_a_time() {
 /// What a key of this type may be.
 fn values(condition: &str, (data_type, is_uuid): (DataType, bool), params: Vec<ScalarValue>) -> Option<Vec<ScalarValue>> {
     let lookup = parsed(&format!("SELECT a FROM v WHERE k {condition}")).unwrap_or_else(|| panic!("{condition}"));
-    Key { data_type: &data_type, is_uuid }.values(&lookup.keys[0].1, &Params::Typed(params))
+    Key { data_type: &data_type, is_uuid, has_zone: false }.values(&lookup.keys[0].1, &Params::Typed(params))
 }
 
 #[test]
@@ -194,14 +194,25 @@ async fn a_key_that_is_a_time_is_read_in_the_zone_of_the_session() {
         let rows: usize = response.collect().await.unwrap().iter().map(|batch| batch.num_rows()).sum();
         assert_eq!(rows, found, "{time_zone:?}");
     }
-    let text = QueryText {
-        sql: "SELECT * FROM velocity WHERE device = 'a'",
-        settings: SessionSettings { as_of: None, time_zone: Some("Asia/Kolkata") },
-        on_value_error: OnValueError::Fail,
-    };
     let read_view = Arc::new(harness.node.read_view().unwrap());
-    let planned = ready(harness.node.runtime(), &Principal::anonymous(), &read_view, text, &Params::Json(Vec::new())).unwrap();
-    assert!(planned.is_some(), "no time is among its keys");
+    let is_planned = |sql: &str, params: Vec<ScalarValue>| {
+        let settings = SessionSettings { as_of: None, time_zone: Some("Asia/Kolkata") };
+        let text = QueryText { sql, settings, on_value_error: OnValueError::Fail };
+        ready(harness.node.runtime(), &Principal::anonymous(), &read_view, text, &Params::Typed(params)).unwrap().is_some()
+    };
+    assert!(is_planned("SELECT * FROM velocity WHERE device = 'a'", Vec::new()));
+    let time = ScalarValue::TimestampMicrosecond(Some(1_772_451_000_000_000), Some("UTC".into()));
+    let times = ScalarValue::List(ScalarValue::new_list_nullable(std::slice::from_ref(&time), &time.data_type()));
+    assert!(is_planned("SELECT n FROM by_time WHERE ts = $1", vec![time.clone()]), "a time depends on no zone");
+    assert!(is_planned("SELECT n FROM by_time WHERE ts = $1::timestamptz", vec![time]));
+    assert!(is_planned("SELECT n FROM by_time WHERE ts = ANY ($1)", vec![times]));
+    for (condition, params) in [
+        ("ts = '2026-03-02 17:00:00'", Vec::new()),
+        ("ts = '2026-03-02 17:00:00'::timestamptz", Vec::new()),
+        ("ts = $1", vec![ScalarValue::from("2026-03-02 17:00:00")]),
+    ] {
+        assert!(!is_planned(&format!("SELECT n FROM by_time WHERE {condition}"), params), "{condition}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
