@@ -1,6 +1,6 @@
-//! A time plus or minus an interval whose days and months are those of a zone, as PostgreSQL computes them. Arrow's own
-//! arithmetic fails where the zone has the local time twice or not at all. `plan/session_zone.rs` decides where they
-//! are taken. They have no names in SQL.
+//! A time plus or minus an interval whose days and months are those of a zone, and the time at which a day begins there,
+//! as PostgreSQL computes them. Arrow's own arithmetic and casts fail where the zone has the local time twice or not at
+//! all. `plan/session_zone.rs` decides where they are taken. They have no names in SQL.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use arrow::array::timezone::Tz;
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
 use arrow::compute::try_binary;
 use arrow::datatypes::{
-    ArrowTimestampType, DataType, IntervalMonthDayNano, IntervalMonthDayNanoType, TimeUnit, TimestampMicrosecondType,
+    ArrowTimestampType, DataType, Date32Type, IntervalMonthDayNano, IntervalMonthDayNanoType, TimeUnit, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
 };
 use arrow::error::ArrowError;
 use arrow::temporal_conversions::as_datetime;
-use chrono::{Days, LocalResult, Months, NaiveDateTime, Offset, TimeDelta, TimeZone};
+use chrono::{Days, LocalResult, Months, NaiveDateTime, NaiveTime, Offset, TimeDelta, TimeZone};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
@@ -27,10 +27,16 @@ pub(crate) fn difference(zone: &Arc<str>) -> Arc<ScalarUDF> {
     InZone::function(Computed::Difference, zone)
 }
 
+/// Returns the midnight of a date, in microseconds.
+pub(crate) fn midnight(zone: &Arc<str>) -> Arc<ScalarUDF> {
+    InZone::function(Computed::Midnight, zone)
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Computed {
     Sum,
     Difference,
+    Midnight,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -46,16 +52,26 @@ impl InZone {
     }
 
     fn values(&self, arguments: &[ArrayRef]) -> Result<ArrayRef> {
-        let [times, intervals] = arguments else {
-            return exec_err!("{} was called with {} arguments: expected 2", self.name(), arguments.len());
-        };
-        match times.data_type() {
-            DataType::Timestamp(TimeUnit::Second, _) => self.shifted::<TimestampSecondType>(times, intervals),
-            DataType::Timestamp(TimeUnit::Millisecond, _) => self.shifted::<TimestampMillisecondType>(times, intervals),
-            DataType::Timestamp(TimeUnit::Microsecond, _) => self.shifted::<TimestampMicrosecondType>(times, intervals),
-            DataType::Timestamp(TimeUnit::Nanosecond, _) => self.shifted::<TimestampNanosecondType>(times, intervals),
-            other => exec_err!("{} was called with {other}: expected a time", self.name()),
+        match (self.computed, arguments) {
+            (Computed::Midnight, [dates]) => self.midnights(dates),
+            (Computed::Sum | Computed::Difference, [times, intervals]) => match times.data_type() {
+                DataType::Timestamp(TimeUnit::Second, _) => self.shifted::<TimestampSecondType>(times, intervals),
+                DataType::Timestamp(TimeUnit::Millisecond, _) => self.shifted::<TimestampMillisecondType>(times, intervals),
+                DataType::Timestamp(TimeUnit::Microsecond, _) => self.shifted::<TimestampMicrosecondType>(times, intervals),
+                DataType::Timestamp(TimeUnit::Nanosecond, _) => self.shifted::<TimestampNanosecondType>(times, intervals),
+                other => exec_err!("{} was called with {other}: expected a time", self.name()),
+            },
+            _ => exec_err!("{} was called with {} arguments", self.name(), arguments.len()),
         }
+    }
+
+    fn midnights(&self, dates: &ArrayRef) -> Result<ArrayRef> {
+        let zone: Tz = self.zone.parse()?;
+        let midnights: PrimitiveArray<TimestampMicrosecondType> = dates.as_primitive::<Date32Type>().try_unary(|date| {
+            let midnight = Date32Type::to_naive_date_opt(date).and_then(|date| instant(date.and_time(NaiveTime::MIN), zone));
+            midnight.and_then(|time| TimestampMicrosecondType::from_naive_datetime(time, None)).ok_or_else(out_of_range)
+        })?;
+        Ok(Arc::new(midnights.with_data_type(type_of_midnight())))
     }
 
     fn shifted<T: ArrowTimestampType>(&self, times: &ArrayRef, intervals: &ArrayRef) -> Result<ArrayRef> {
@@ -63,8 +79,8 @@ impl InZone {
         let shifted: PrimitiveArray<T> =
             try_binary(times.as_primitive::<T>(), intervals.as_primitive::<IntervalMonthDayNanoType>(), |time, by| {
                 let by = match self.computed {
-                    Computed::Sum => Some(by),
                     Computed::Difference => by.checked_neg(),
+                    Computed::Sum | Computed::Midnight => Some(by),
                 };
                 let shifted = as_datetime::<T>(time).zip(by).and_then(|(time, by)| shifted(time, by, zone));
                 shifted.and_then(|time| T::from_naive_datetime(time, None)).ok_or_else(out_of_range)
@@ -78,15 +94,13 @@ impl ScalarUDFImpl for InZone {
         match self.computed {
             Computed::Sum => "sum_in_zone",
             Computed::Difference => "difference_in_zone",
+            Computed::Midnight => "midnight_in_zone",
         }
     }
 
     /// As it was written.
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
-        let operator = match self.computed {
-            Computed::Sum => " + ",
-            Computed::Difference => " - ",
-        };
+        let operator = if self.computed == Computed::Difference { " - " } else { " + " };
         Ok(arguments.iter().map(|argument| argument.schema_name().to_string()).collect::<Vec<_>>().join(operator))
     }
 
@@ -99,9 +113,10 @@ impl ScalarUDFImpl for InZone {
     }
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        match arguments {
-            [time, _] => Ok(time.clone()),
-            others => exec_err!("{} was called with {} arguments: expected 2", self.name(), others.len()),
+        match (self.computed, arguments) {
+            (Computed::Midnight, _) => Ok(type_of_midnight()),
+            (_, [time, _]) => Ok(time.clone()),
+            (_, others) => exec_err!("{} was called with {} arguments: expected 2", self.name(), others.len()),
         }
     }
 
@@ -110,6 +125,10 @@ impl ScalarUDFImpl for InZone {
         let values = self.values(&ColumnarValue::values_to_arrays(&arguments.args)?)?;
         Ok(if is_constant { ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?) } else { ColumnarValue::Array(values) })
     }
+}
+
+fn type_of_midnight() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
 /// The time, in UTC, with the months, then the days added to what the clocks of the zone show, then the rest.

@@ -96,6 +96,10 @@ fn side(expr: &Expr, schema: &DFSchema) -> Option<CastToLocal> {
 impl TimesInSessionZone {
     fn in_zone(&self, expr: Expr, schema: &DFSchema, config: &ConfigOptions) -> Result<Transformed<Expr>> {
         match expr {
+            Expr::Cast(Cast { expr, field }) if is_date(&expr, schema) && self.zoned(field.data_type()).is_some() => {
+                let midnight = ScalarFunction::new_udf(local_times::midnight(&self.zone), vec![*expr]);
+                Ok(Transformed::yes(Expr::Cast(Cast::new_from_field(Box::new(Expr::ScalarFunction(midnight)), field))))
+            }
             Expr::Cast(Cast { expr, field }) => {
                 let operand = self.operand(*expr, field.data_type(), schema, cast)?;
                 Ok(operand.update_data(|operand| Expr::Cast(Cast::new_from_field(Box::new(operand), field))))
@@ -233,6 +237,10 @@ impl TimesInSessionZone {
         let message = format!("{what} does not follow the session's TimeZone '{}': {instead}, or SET TimeZone = 'UTC'", self.zone);
         Error::input(message).with_reason(Reason::NotSupported).into()
     }
+}
+
+fn is_date(expr: &Expr, schema: &DFSchema) -> bool {
+    matches!(expr.get_type(schema), Ok(DataType::Date32))
 }
 
 /// Whether the step of a series is written with neither days nor months.

@@ -140,6 +140,18 @@ async fn the_days_added_to_a_column_are_those_of_the_zone() {
     assert!(error.contains("Timestamp out of range"), "{error}");
 }
 
+/// In Santiago, the clocks went from 24:00 of 5 September to 01:00. In Havana they went back from 01:00 of 1 November.
+#[tokio::test]
+async fn a_day_without_a_midnight_begins_an_hour_later() {
+    let days = "(VALUES (DATE '2026-09-06', TIMESTAMPTZ '2026-09-06T04:00:00Z'), (DATE '2026-09-07', TIMESTAMPTZ '2026-09-06T03:59:59Z'), \
+        (NULL, NULL)) AS days(day, ts)";
+    let santiago = session("America/Santiago");
+    let sql = format!("SELECT day::TIMESTAMPTZ, ts >= day, ts >= DATE '2026-09-06' FROM {days} ORDER BY day");
+    let expected = ["2026-09-06T04:00:00Z", "true", "true", "2026-09-07T03:00:00Z", "false", "false", "", "", ""];
+    assert_eq!(asked(&santiago, &sql).await.unwrap(), expected);
+    assert_eq!(asked(&session("America/Havana"), "SELECT DATE '2026-11-01'::TIMESTAMPTZ").await.unwrap(), ["2026-11-01T05:00:00Z"]);
+}
+
 /// Their clocks differ by 25 hours.
 #[tokio::test]
 async fn today_is_the_day_of_the_zone() {
