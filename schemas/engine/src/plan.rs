@@ -70,7 +70,7 @@ pub use overflow::IntegersDoNotWrap;
 pub use positions::keep_numbered_keys;
 pub(crate) use select_place::SelectPlace;
 pub use session::{asking_session_builder, planning_session, session_builder, session_config};
-pub use session_zone::TimesInSessionZone;
+pub use session_zone::compute_in_zone;
 pub use uuids::UuidColumns;
 pub(crate) use written::{ColumnNames, sql_of};
 

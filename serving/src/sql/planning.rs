@@ -10,7 +10,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use engine::functions::{to_char, typed_texts};
-use engine::plan::{IntegersDoNotWrap, TimesInSessionZone, UuidColumns, check_supported, keep_numbered_keys};
+use engine::plan::{IntegersDoNotWrap, UuidColumns, check_supported, compute_in_zone, keep_numbered_keys};
 use types::{ErrorKind, Reason, Result};
 
 use super::column_names::ToldApart;
@@ -66,7 +66,7 @@ pub(super) async fn plan(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> 
 async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result<PlannedQuery> {
     let PlanRequest { runtime, reader, text, types } = request;
     let asked = statement::read(text.sql)?;
-    let session = runtime.session()?;
+    let mut session = runtime.session()?;
     let named = tables::tables_named(&read_view, &session.state_ref().read(), &asked.statement, reader.principal)?;
     // The archive has a stream's events up to the last checkpoint: views beside them stand there too.
     let read_view = if named.has_streams { Arc::new(read_view.committed()) } else { read_view };
@@ -75,7 +75,7 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     session.add_analyzer_rule(Arc::new(IntegersDoNotWrap));
     session.add_analyzer_rule(Arc::new(ExistsInColumns));
     if let Some(zone) = text.settings.time_zone {
-        session.add_analyzer_rule(Arc::new(TimesInSessionZone::new(zone)));
+        compute_in_zone(&mut session, zone)?;
     }
     typed_texts().into_iter().chain([like_pattern(), to_char()]).for_each(|function| session.register_udf(function));
 

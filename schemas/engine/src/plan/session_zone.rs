@@ -8,10 +8,14 @@ use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
+use datafusion::execution::FunctionRegistry;
 use datafusion::functions::datetime;
 use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast, try_cast};
 use datafusion::optimizer::AnalyzerRule;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::sqlparser::ast::BinaryOperator;
 use types::{Error, Reason};
 
 use crate::functions::local_times;
@@ -25,17 +29,34 @@ const OF_LOCAL_TIME: [&str; 7] = ["array_to_string", "date_part", "date_trunc", 
 /// What to write instead of a series of times.
 const SERIES_OF_DATES: &str = "generate DATEs or TIMESTAMPs and cast each of them to TIMESTAMPTZ";
 
-/// Runs after DataFusion's own coercion, which casts what is compared or combined with a time.
-#[derive(Debug)]
-pub struct TimesInSessionZone {
-    zone: Arc<str>,
+/// Makes a session compute with times in a zone: a name that Arrow knows, other than `UTC`.
+pub fn compute_in_zone(session: &mut SessionContext, zone: &str) -> Result<()> {
+    session.add_analyzer_rule(Arc::new(TimesInSessionZone { zone: zone.into() }));
+    session.register_expr_planner(Arc::new(DatesFromTimes))
 }
 
-impl TimesInSessionZone {
-    /// `zone`: a name that Arrow knows, other than `UTC`.
-    pub fn new(zone: &str) -> Self {
-        Self { zone: zone.into() }
+/// Makes a date that is subtracted from a time, or the other way round, a time. DataFusion's coercion makes local times of
+/// both, after which they are no longer known from those that a query casts itself.
+#[derive(Debug)]
+struct DatesFromTimes;
+
+impl ExprPlanner for DatesFromTimes {
+    fn plan_binary_op(&self, both: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        let RawBinaryExpr { op, left, right } = both;
+        let is_utc = |data_type: &DataType| matches!(data_type, DataType::Timestamp(_, Some(zone)) if &**zone == UTC);
+        let (left, right) = match (&op, left.get_type(schema), right.get_type(schema)) {
+            (BinaryOperator::Minus, Ok(time), Ok(DataType::Date32)) if is_utc(&time) => (left, cast(right, time)),
+            (BinaryOperator::Minus, Ok(DataType::Date32), Ok(time)) if is_utc(&time) => (cast(left, time), right),
+            _ => (left, right),
+        };
+        Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
     }
+}
+
+/// Runs after DataFusion's own coercion, which casts what is compared or combined with a time.
+#[derive(Debug)]
+struct TimesInSessionZone {
+    zone: Arc<str>,
 }
 
 impl AnalyzerRule for TimesInSessionZone {

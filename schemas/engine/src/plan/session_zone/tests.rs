@@ -1,5 +1,4 @@
 use arrow::util::display::array_value_to_string;
-use datafusion::prelude::SessionContext;
 
 use super::*;
 use crate::functions::Functions;
@@ -10,8 +9,8 @@ const TIMES: &str = "(SELECT TIMESTAMPTZ '2026-03-29T00:30:00Z' AS winter, TIMES
     TIMESTAMPTZ '2026-10-25T00:30:00Z' AS once, TIMESTAMPTZ '2026-10-25T01:30:00Z' AS again, CAST(NULL AS TIMESTAMPTZ) AS n) AS t";
 
 fn session(zone: &str) -> SessionContext {
-    let session = planning_session(&Functions::standard()).unwrap();
-    session.add_analyzer_rule(Arc::new(TimesInSessionZone::new(zone)));
+    let mut session = planning_session(&Functions::standard()).unwrap();
+    compute_in_zone(&mut session, zone).unwrap();
     session
 }
 
@@ -72,6 +71,9 @@ async fn what_depends_on_a_zone_is_computed_in_that_of_the_session() {
         ("once + INTERVAL '1 hour'", "2026-10-25T01:30:00Z"),
         ("n + INTERVAL '1 day'", ""),
         ("summer - winter = INTERVAL '1 hour'", "true"),
+        ("TIMESTAMPTZ '2026-03-29T22:00:00Z' - DATE '2026-03-29' = INTERVAL '23 hours'", "true"),
+        ("DATE '2026-03-30' - TIMESTAMPTZ '2026-03-28T23:00:00Z' = INTERVAL '23 hours'", "true"),
+        ("TIMESTAMPTZ '2026-03-29T22:00:00Z'::TIMESTAMP - DATE '2026-03-29' = INTERVAL '24 hours'", "true"),
         ("summer = '2026-03-29 03:30:00'", "true"),
         ("summer IN ('2026-03-29 03:30:00', '2026-03-29 04:30:00')", "true"),
         ("summer = TIMESTAMP '2026-03-29 03:30:00'", "true"),
