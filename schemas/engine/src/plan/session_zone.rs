@@ -162,8 +162,8 @@ impl TimesInSessionZone {
         match call.func.name() {
             "current_date" => Ok(Transformed::yes(cast(self.now(config), DataType::Date32))),
             "current_time" => Ok(Transformed::yes(cast(self.now(config), DataType::Time64(TimeUnit::Nanosecond)))),
-            "to_unixtime" if is_given_local() => {
-                Err(self.refusal("to_unixtime() of what is no TIMESTAMPTZ", "cast its argument to TIMESTAMPTZ"))
+            "to_unixtime" if call.args.first().is_some_and(|first| is_text(first, schema)) => {
+                Err(self.refusal("to_unixtime() of a text", "cast it to TIMESTAMPTZ"))
             }
             // DataFusion ends a series where a step leads to what is not one local time.
             name @ ("generate_series" | "range") if self.is_of_times(&call, schema) && !steps_by_hours(&call) => {
@@ -262,6 +262,10 @@ impl TimesInSessionZone {
 
 fn is_date(expr: &Expr, schema: &DFSchema) -> bool {
     matches!(expr.get_type(schema), Ok(DataType::Date32))
+}
+
+fn is_text(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|given| given.is_string())
 }
 
 /// Whether the step of a series is written with neither days nor months.
