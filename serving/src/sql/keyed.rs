@@ -136,8 +136,8 @@ fn is_as_written(name: &str) -> bool {
     !name.contains('(') || constants_as_sql(name) == name
 }
 
-/// The keys that are asked for, if all of the view's keys are named and nothing else. `has_zone`: whether the session has
-/// another zone than UTC.
+/// The keys that are asked for, if all of the view's keys are named and nothing else. `has_zone`: whether the session
+/// has another zone than UTC.
 fn keys(lookup: &PlainLookup, plan: &ViewPlan, params: &Params, has_zone: bool) -> Option<Vec<Vec<ScalarValue>>> {
     let answer_keys = plan.answer_keys();
     if lookup.keys.len() != answer_keys.len() {

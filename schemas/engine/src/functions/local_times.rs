@@ -1,6 +1,6 @@
-//! A time plus or minus an interval whose days and months are those of a zone, and the time at which a day begins there,
-//! as PostgreSQL computes them. Arrow's own arithmetic and casts fail where the zone has the local time twice or not at
-//! all. `plan/session_zone.rs` decides where they are taken. They have no names in SQL.
+//! A time plus or minus an interval whose days and months are those of a zone, and the time at which a day begins
+//! there, as PostgreSQL computes them. Arrow's own arithmetic and casts fail where the zone has the local time twice or
+//! not at all. `plan/session_zone.rs` decides where they are used. They have no names in SQL.
 
 use std::sync::Arc;
 
@@ -149,8 +149,8 @@ fn local(time: NaiveDateTime, zone: Tz) -> Option<NaiveDateTime> {
     time.checked_add_offset(zone.offset_from_utc_datetime(&time).fix())
 }
 
-/// The time, in UTC, at which the clocks of the zone show a local time. As in PostgreSQL, it is the later one where they
-/// show it twice, and has the offset before the change where they skip it.
+/// The time, in UTC, at which the clocks of the zone show a local time. As in PostgreSQL, it is the later one where
+/// they show it twice, and has the offset before the change where they skip it.
 fn instant(local: NaiveDateTime, zone: Tz) -> Option<NaiveDateTime> {
     match zone.from_local_datetime(&local) {
         LocalResult::Single(only) => Some(only.naive_utc()),

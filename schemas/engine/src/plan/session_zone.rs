@@ -1,6 +1,7 @@
 //! Computes with times in the zone of a session, as PostgreSQL does. All times have the type of UTC. Where a result
 //! depends on the zone, a time gets the type of the session's zone, in which DataFusion then computes, and a time that
-//! results gets that of UTC again. A time that has another zone by `AT TIME ZONE` keeps it.
+//! results gets that of UTC again. A time that has another zone by `AT TIME ZONE` keeps it. Functions of ours add
+//! intervals to times, and make times of dates (`functions/local_times.rs`).
 
 use std::sync::Arc;
 
@@ -35,8 +36,8 @@ pub fn compute_in_zone(session: &mut SessionContext, zone: &str) -> Result<()> {
     session.register_expr_planner(Arc::new(DatesFromTimes))
 }
 
-/// Makes a date that is subtracted from a time, or the other way round, a time. DataFusion's coercion makes local times of
-/// both, after which they are no longer known from those that a query casts itself.
+/// Casts a date that is subtracted from a time, or from which a time is subtracted, to a time. DataFusion's coercion
+/// casts both to local times, which can then no longer be told from those that a query casts itself.
 #[derive(Debug)]
 struct DatesFromTimes;
 
