@@ -157,7 +157,8 @@ fn not_counted_yet(plan: &ViewPlan, alert: &AlertPlan, t: Micros) -> Option<Span
 }
 
 /// The keys of a view whose rows may have changed by the events past this position, and perhaps others; `None` where
-/// any key's may have. It costs as much as there is past the position, and in a linked view, as many keys as lead there.
+/// any key's may have. It costs as much as there is past the position, and in a linked view, as many keys as lead
+/// there.
 /// `t` is the time of the last look, which was at this position. `index` has all chunks of a linked view:
 /// `cancel_check` is called before each of them, and before each batch of new edges.
 ///

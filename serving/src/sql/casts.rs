@@ -153,8 +153,8 @@ fn at_time_zone(timestamp: &Expr, time_zone: &Expr) -> Result<Option<Expr>> {
     Ok(Some(Expr::AtTimeZone { timestamp: Box::new(timestamp.clone()), time_zone: Box::new(literal(Some(known.to_owned()))) }))
 }
 
-/// Spells UTC after `AT TIME ZONE` in another way: a time has the type of UTC also where nobody names a zone, and is then
-/// one of the session's.
+/// Spells UTC after `AT TIME ZONE` in another way: a time has the type of UTC also where nobody names a zone, and is
+/// then one of the session's.
 pub(super) fn tell_utc_apart(statement: &mut Statement) -> Result<()> {
     let Some(statement) = inner_mut(statement) else { return Ok(()) };
     statement.visit_expressions_mut(|expr| {

@@ -1,6 +1,7 @@
 //! The law for sinks: the topic of a sink has one record for each accepted event that passes its WHERE, in the order of
-//! the event's partition. Its features are the plain SELECT over what the event sees: of its partition the events before
-//! it (and itself, by `inclusive`), of the others those before the record's `_position`, at the record's `_as_of`.
+//! the event's partition. Its features are the plain SELECT over what the event sees: of its partition the events
+//! before it (and itself, by `inclusive`), of the others those before the record's `_position`, at the record's
+//! `_as_of`.
 //!
 //! The rows of a view that is keyed by what partitions the stream follow from the event's partition alone.
 
@@ -270,8 +271,8 @@ impl SinkCase {
         }
     }
 
-    /// The time is the greatest event time of the partition up to the event. If a snapshot was made for a later time, it
-    /// is the greatest of what is read.
+    /// The time is the greatest event time of the partition up to the event. If a snapshot was made for a later time,
+    /// it is the greatest of what is read.
     fn check_time(&self, event: &AcceptedEvent, t: Micros, newest_read: Option<Micros>) {
         let own = self.newest(|of| of.0 == event.0 && of.1 <= event.1);
         let is_later = self.has_run && Some(t) == newest_read.max(own);

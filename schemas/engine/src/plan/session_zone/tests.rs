@@ -1,3 +1,4 @@
+use arrow::array::RecordBatch;
 use arrow::util::display::array_value_to_string;
 
 use super::*;
@@ -16,8 +17,11 @@ fn session(zone: &str) -> SessionContext {
 
 async fn asked(session: &SessionContext, sql: &str) -> Result<Vec<String>, String> {
     let batches = session.sql(sql).await.map_err(|error| error.to_string())?.collect().await.map_err(|error| error.to_string())?;
-    let values = |row: usize| batches[0].columns().iter().map(move |column| array_value_to_string(column, row).unwrap());
-    Ok((0..batches[0].num_rows()).flat_map(values).collect())
+    let rows = batches.iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| (batch, row)));
+    let values = |(batch, row): (&RecordBatch, usize)| {
+        batch.columns().iter().map(|column| array_value_to_string(column, row).unwrap()).collect::<Vec<_>>()
+    };
+    Ok(rows.flat_map(values).collect())
 }
 
 async fn in_berlin(expression: &str) -> Result<String, String> {
@@ -151,7 +155,7 @@ async fn a_day_without_a_midnight_begins_an_hour_later() {
     let days = "(VALUES (DATE '2026-09-06', TIMESTAMPTZ '2026-09-06T04:00:00Z'), (DATE '2026-09-07', TIMESTAMPTZ '2026-09-06T03:59:59Z'), \
         (NULL, NULL)) AS days(day, ts)";
     let santiago = session("America/Santiago");
-    let sql = format!("SELECT day::TIMESTAMPTZ, ts >= day, ts >= DATE '2026-09-06' FROM {days} ORDER BY day");
+    let sql = format!("SELECT day::TIMESTAMPTZ AS begins, ts >= day, ts >= DATE '2026-09-06' FROM {days} ORDER BY day");
     let expected = ["2026-09-06T04:00:00Z", "true", "true", "2026-09-07T03:00:00Z", "false", "false", "", "", ""];
     assert_eq!(asked(&santiago, &sql).await.unwrap(), expected);
     assert_eq!(asked(&session("America/Havana"), "SELECT DATE '2026-11-01'::TIMESTAMPTZ").await.unwrap(), ["2026-11-01T05:00:00Z"]);
