@@ -1,5 +1,6 @@
 //! What batch runs cost as history grows: a full run, and incremental ones after a little more of it; and what a long
-//! series of incremental runs writes, leaves behind and makes a node copy; and what several full runs cost together.
+//! series of incremental runs writes, leaves behind and makes a node copy; what a full run costs in slices, and one that
+//! goes on after half of it; and what several full runs cost together.
 
 use std::path::Path;
 use std::time::Instant;
@@ -21,6 +22,7 @@ use crate::spread::Spread;
 mod copying;
 mod growing;
 pub mod links;
+mod slices;
 mod together;
 
 use copying::{Copied, Copying};
@@ -85,11 +87,12 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         nothing.push(history.run(RunStatus::Skipped).await?);
     }
     let series = history.series(options, next).await?;
+    let slices = history.slices(options.repeats).await?;
     let question = "What do batch runs cost as history grows?".to_owned();
     history.installed.installation.close().await;
     let linked = links::measured(&options.graph, options.repeats, &folder.join("links")).await?;
     let copied = copying::table(&series.full_copy, &series.copies);
-    let mut tables = vec![runs_table(options, &full, &steps, &nothing), series.table(options), copied, linked];
+    let mut tables = vec![runs_table(options, &full, &steps, &nothing), series.table(options), copied, slices, linked];
     if options.together_events > 0 {
         std::fs::remove_dir_all(folder.join("project"))?;
         let purchases = Purchases { events: options.together_events, ..options.purchases.clone() };
