@@ -143,7 +143,7 @@ impl Draft {
 
     async fn delete_of(&self, batch: &Batch, run: Uuid) -> Result<()> {
         let listed = batch.storage.list(&folder_of_run(&self.manifest.view, self.manifest.version, run)).await?;
-        let is_slice = |path: &String| matches!(path.parse(), Ok(ObjectName::SliceBucket { .. } | ObjectName::Draft { .. }));
+        let is_slice = |path: &String| path.parse().is_ok_and(|name: ObjectName| name.is_of_slice());
         let slices = listed.into_iter().map(|object| object.path).filter(is_slice);
         let deleted = stream::iter(slices).map(|path| async move { batch.storage.delete(&path).await });
         deleted.buffer_unordered(DELETED_AT_ONCE).try_collect().await

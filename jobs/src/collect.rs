@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use catalog::{
     Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, Retention, StreamsRead, collectable,
-    ended_without_snapshot, orphans, orphans_commit,
+    may_have_left_files, orphans, orphans_commit,
 };
 use committed::registry::Registry;
 use committed::retention::archive_kept;
@@ -109,7 +109,8 @@ pub async fn collect_orphans(catalog: &Catalog, storage: &ObjectStorage, clock: 
     Ok(orphans.len())
 }
 
-/// Deletes what runs wrote that were killed, failed or dropped, and returns how many files. Each run is looked after
+/// Deletes what runs wrote that were killed, failed or dropped, and slices of recomputations that are done; returns how
+/// many files. Each run is looked after
 /// once: `looked_after` remembers those of the catalog's state.
 pub async fn collect_left_by_runs(
     catalog: &Catalog,
@@ -120,7 +121,7 @@ pub async fn collect_left_by_runs(
     let state = catalog.state().await?;
     looked_after.retain(|id| state.runs.iter().any(|run| run.id == *id));
     let mut deleted = 0;
-    for run in ended_without_snapshot(&state, clock()) {
+    for run in may_have_left_files(&state, clock()) {
         if looked_after.contains(&run.id) {
             continue;
         }

@@ -18,7 +18,7 @@ pub(crate) use collect::GRACE;
 pub use collect::{CollectionPlan, Retention, collectable};
 pub use compact::{CompactionRules, compacted, compaction_commit, compactions};
 pub use drafts::draft_to_resume;
-pub use orphans::{ORPHAN_AGE, ended_without_snapshot, orphans, orphans_commit};
+pub use orphans::{ORPHAN_AGE, may_have_left_files, orphans, orphans_commit};
 pub(crate) use publish::cut_conflict;
 pub use publish::{
     DEAD_LETTER_REPLAYS, SnapshotFiles, abandoned, dropped_commit, failure_commit, pin_of_replay, pins_of_runs, publish_commit, run_lease,

@@ -11,8 +11,8 @@ pub use commit::{Add, Advance, Commit, Expect, Remove};
 pub use decide::{
     ArchiveBounds, CollectionPlan, CompactionRules, DEAD_LETTER_REPLAYS, ORPHAN_AGE, RedecodedFile, RedecodedStream, Retention,
     SnapshotFiles, StreamsRead, abandoned, add_redecoded, archive_file_of, archive_files, checkpoint_commit, checkpoints_after,
-    collectable, compacted, compaction_commit, compactions, draft_to_resume, drop_versions, dropped_commit, ended_without_snapshot,
-    expired_versions, failure_commit, give_up_commit, ledger_difference, orphans, orphans_commit, pin_of_replay, pins_of_runs,
+    collectable, compacted, compaction_commit, compactions, draft_to_resume, drop_versions, dropped_commit, expired_versions,
+    failure_commit, give_up_commit, ledger_difference, may_have_left_files, orphans, orphans_commit, pin_of_replay, pins_of_runs,
     publish_commit, replace_commit, run_lease, serve_version, skipped_commit, version_before, versions_commit,
 };
 pub use records::{

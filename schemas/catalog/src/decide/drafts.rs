@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use types::Strategy;
-use types::files::ObjectName;
 use types::tiles::Micros;
 
 use crate::{CatalogState, RunDraft, RunRecord, RunStatus};
@@ -19,11 +18,10 @@ pub fn draft_to_resume<'s>(state: &'s CatalogState, view: &str, version: u32, no
     last.draft.as_ref().filter(|_| is_unfinished(last) && is_recent)
 }
 
-/// Whether the object belongs to a draft that a recomputation is at work on, or may go on with.
-pub(super) fn is_of_draft(state: &CatalogState, name: &ObjectName) -> bool {
-    let (ObjectName::SliceBucket { view, version, .. } | ObjectName::Draft { view, version, .. }) = name else { return false };
+/// Whether a view version has a draft that a recomputation is at work on, or may go on with.
+pub(super) fn has_draft(state: &CatalogState, view: &str, version: u32) -> bool {
     let is_kept = |run: &RunRecord| run.draft.is_some() && run.ended_at.is_none_or(|at| at >= state.orphaned_before);
-    last_recomputation(state, view, *version).is_some_and(|run| is_unfinished(run) && is_kept(run))
+    last_recomputation(state, view, version).is_some_and(|run| is_unfinished(run) && is_kept(run))
 }
 
 fn last_recomputation<'s>(state: &'s CatalogState, view: &str, version: u32) -> Option<&'s RunRecord> {

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::drafts::{TAKEN_UP_WITHIN, is_of_draft};
+use super::drafts::{TAKEN_UP_WITHIN, has_draft};
 use crate::{CatalogState, Commit, Remove, RunRecord, RunStatus};
+use types::Strategy;
 use types::files::{ObjectName, made_at};
 use types::tiles::Micros;
 
@@ -29,11 +30,18 @@ pub fn orphans_commit(state: &CatalogState, id: Uuid, now: Micros) -> Option<Com
 /// How long after the end of a run what it left is looked for: a write that was under way may end later.
 const WRITES_END_WITHIN: Duration = Duration::from_secs(60);
 
-/// Returns the runs that ended without a snapshot some time ago: no transaction can name what they wrote.
-pub fn ended_without_snapshot(state: &CatalogState, now: Micros) -> impl Iterator<Item = &RunRecord> {
+/// Returns the runs that ended some time ago and may have left files which no transaction can name: those without a
+/// snapshot, and recomputations, which may have died before they deleted their slices. Not those whose version has a
+/// draft that the next one goes on with.
+pub fn may_have_left_files(state: &CatalogState, now: Micros) -> impl Iterator<Item = &RunRecord> {
     let ended_before = now.saturating_sub(WRITES_END_WITHIN.as_micros() as Micros);
     let has_ended = move |run: &&RunRecord| run.ended_at.is_some_and(|at| at <= ended_before);
-    state.runs.iter().filter(|run| matches!(run.status, RunStatus::Failed | RunStatus::Dropped)).filter(has_ended)
+    let may_have = |run: &&RunRecord| match run.status {
+        RunStatus::Failed | RunStatus::Dropped => !has_draft(state, &run.view, run.version),
+        RunStatus::Succeeded => run.strategy == Some(Strategy::Full) && !has_draft(state, &run.view, run.version),
+        RunStatus::Requested | RunStatus::Running | RunStatus::Skipped => false,
+    };
+    state.runs.iter().filter(may_have).filter(has_ended)
 }
 
 /// Returns the listed names that no transaction can name any more. The state must be read after the listing, so that it
@@ -42,14 +50,23 @@ pub fn orphans<'n>(state: &CatalogState, listed: &'n [ObjectName]) -> Vec<&'n Ob
     let named: HashSet<&str> = state.files.iter().map(|file| file.path.as_str()).collect();
     let runs: HashMap<Uuid, RunStatus> = state.runs.iter().map(|run| (run.id, run.status)).collect();
     let is_given_up = |name: &ObjectName| match name.run() {
-        _ if is_of_draft(state, name) => false,
+        _ if is_kept_for_draft(state, name) => false,
         // A run publishes under its lease, and only while it runs.
         Some(run) => match runs.get(&run) {
             Some(RunStatus::Requested | RunStatus::Running) => false,
             Some(RunStatus::Failed | RunStatus::Dropped | RunStatus::Skipped) => true,
+            // Its snapshot has none of its slices.
+            Some(RunStatus::Succeeded) if name.is_of_slice() => true,
             Some(RunStatus::Succeeded) | None => made_at(run).is_some_and(|made| made < state.orphaned_before),
         },
         None => name.made_at().is_some_and(|made| made < state.orphaned_before),
     };
     listed.iter().filter(|name| !named.contains(name.to_string().as_str()) && is_given_up(name)).collect()
+}
+
+fn is_kept_for_draft(state: &CatalogState, name: &ObjectName) -> bool {
+    match name {
+        ObjectName::SliceBucket { view, version, .. } | ObjectName::Draft { view, version, .. } => has_draft(state, view, *version),
+        _ => false,
+    }
 }

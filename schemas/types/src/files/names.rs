@@ -79,6 +79,11 @@ impl ObjectName {
         }
     }
 
+    /// Whether it is of a part of the archive that a recomputation saved.
+    pub fn is_of_slice(&self) -> bool {
+        matches!(self, ObjectName::SliceBucket { .. } | ObjectName::Draft { .. })
+    }
+
     /// Returns when a checkpoint's file got its name. `None` for a run's files: a run may take long, and publishes
     /// under its lease.
     pub fn made_at(&self) -> Option<Micros> {

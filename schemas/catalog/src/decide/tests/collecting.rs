@@ -379,8 +379,20 @@ fn what_runs_left_is_looked_for_a_minute_after_they_ended_without_a_snapshot() {
         RunRecord { ended_at: None, ..run(6, RunStatus::Running, "s/0:1") },
     ];
     let state = CatalogState { runs, ..CatalogState::default() };
-    let found: Vec<u128> = ended_without_snapshot(&state, NOW).map(|run| run.id.as_u128()).collect();
-    assert_eq!(found, [1, 3]);
+    let found = |state: &CatalogState| may_have_left_files(state, NOW).map(|run| run.id.as_u128()).collect::<Vec<u128>>();
+    assert_eq!(found(&state), [1, 3]);
+    // A recomputation that died after it published has left its slices, and one with a draft has left nothing yet.
+    let full = |run| RunRecord { strategy: Some(types::Strategy::Full), ..run };
+    let recomputed = full(ended(7, RunStatus::Succeeded, NOW - 9 * minute));
+    let state = CatalogState { runs: [vec![recomputed], state.runs].concat(), ..state };
+    assert_eq!(found(&state), [7, 1, 3]);
+    let slice = ObjectName::Draft { view: "v".into(), version: 1, run: id(7), slice: 0 };
+    let listed = [slice, ObjectName::Manifest { view: "v".into(), version: 1, run: id(7) }];
+    assert_eq!(orphans(&state, &listed), [&listed[0]]);
+    let draft = Some(RunDraft { path: "draft".into(), bytes: 1, checksum: 2, events: 3, resumed: 0 });
+    let failed = full(RunRecord { draft, ..ended(8, RunStatus::Failed, NOW - 5 * minute) });
+    let state = CatalogState { runs: [vec![failed], state.runs].concat(), ..state };
+    assert_eq!(found(&state), [0; 0]);
 }
 
 proptest! {
