@@ -89,7 +89,7 @@ async fn compare(
     *bytes_read = before.tiers().map(Tier::bytes).sum::<i64>() + base.bytes() + states_bytes(attempt, &checkpoints);
     let sides = Sides {
         attempt,
-        writer: SnapshotWriter { floors: greater(&before.floors, &attempt.inputs.floors), ..attempt.writer(Rows::OfTiers) },
+        writer: SnapshotWriter { floors: greater(&before.floors, &attempt.inputs.floors), ..attempt.writer(Rows::Tiers) },
         edges_from: later(&before.edges_from, &attempt.inputs.edges_from),
     };
     let kept = sides.kept_states(before, &checkpoints, base.bucket_count, context).await?;

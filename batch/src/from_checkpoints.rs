@@ -66,7 +66,7 @@ pub(crate) async fn from_checkpoints(attempt: &Attempt<'_>, from: StatesFrom, co
     let states = states_of(attempt, &checkpoints, from, bucket_count, prepare, context).await?;
     let bytes_read = states_bytes(attempt, &checkpoints);
     let States { buckets, failures, expired } = states;
-    let states = AllStates { buckets, rows: Rows::OfEvents, events, bytes_read, failures, expired: Some(expired) };
+    let states = AllStates { buckets, rows: Rows::Events, events, bytes_read, failures, expired: Some(expired) };
     write_one_tier(attempt, states, context).await
 }
 

@@ -49,7 +49,7 @@ async fn states_in_slices(attempt: &Attempt<'_>, slices: &Slices<'_>, draft: &mu
     while let Some(slice) = next {
         let states = states_of_slice(attempt, &slice, context).await?;
         let bucket_count = states.buckets.len() as u32;
-        let rows = Rows::OfSlice { number: slice.number };
+        let rows = Rows::Slice { number: slice.number };
         let written = attempt.writer(rows).write(states.buckets, None, context.progress).await?;
         let tier = Tier { bucket_count, files: written.buckets, pruned_at: Some(attempt.inputs.t) };
         draft.save(attempt, &slice, (tier, &states.failures), context).await?;
@@ -65,7 +65,7 @@ async fn states_in_slices(attempt: &Attempt<'_>, slices: &Slices<'_>, draft: &mu
     let (buckets, _) = merged.inspect_err(|error| draft.note_if_damaged(error, context))?;
     Ok(AllStates {
         buckets,
-        rows: Rows::OfTiers,
+        rows: Rows::Tiers,
         events: attempt.archived_events(),
         bytes_read: read + tiers.iter().map(|tier| tier.bytes()).sum::<i64>(),
         failures: draft.failures().clone(),
@@ -97,7 +97,7 @@ async fn states_of_slice(attempt: &Attempt<'_>, slice: &Slice, context: &RunCont
     let buckets = recompute(&shuffle, &attempt.session, &source, (&failures, context.events_read)).await?;
     Ok(AllStates {
         buckets,
-        rows: Rows::OfEvents,
+        rows: Rows::Events,
         events: slice.files.iter().map(|file| file.rows).sum(),
         bytes_read: slice.files.iter().map(|file| file.bytes).sum(),
         failures: failures.take(),

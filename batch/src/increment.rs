@@ -63,7 +63,7 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, from: Sta
         [] => None,
         due => Some(output.merge(due, before.parts()).await?),
     };
-    let delta = output.write(states, Rows::OfEvents).await?;
+    let delta = output.write(states, Rows::Events).await?;
     info!(view = %attempt.view.name, run = %attempt.run.id, checkpoints = checkpoints.len(), merged = due.len(),
         rows = output.written.rows, "the states since the last cut are written");
     let NewTiers { tiers, joined, carried_over, copies } = output.assemble(&before, kept, merged, delta).await?;
@@ -177,7 +177,7 @@ impl TierOutput<'_> {
         let buckets = delta_bucket_count(rows, &attempt.batch.settings, parts);
         let (rows, expired) = tier_rows(attempt, tiers, attempt.inputs.edges_from, buckets).await?;
         self.expired += expired;
-        self.write(rows, Rows::OfTiers).await
+        self.write(rows, Rows::Tiers).await
     }
 
     /// Puts together the tiers that are kept, the merged one and the delta, and writes the join over them.

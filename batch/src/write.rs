@@ -23,19 +23,19 @@ use crate::sort_memory::SortMemory;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rows {
     /// States of events, each at one level: the coarser ones are rolled up from them.
-    OfEvents,
+    Events,
     /// Likewise, of a slice of the archive.
-    OfSlice { number: u32 },
+    Slice { number: u32 },
     /// Rows of tiers, at all levels.
-    OfTiers,
+    Tiers,
 }
 
 impl Rows {
     /// The order in which they are merged.
     fn order(self) -> RowOrder {
         match self {
-            Rows::OfEvents | Rows::OfSlice { .. } => RowOrder::ByTile,
-            Rows::OfTiers => RowOrder::ByLevel,
+            Rows::Events | Rows::Slice { .. } => RowOrder::ByTile,
+            Rows::Tiers => RowOrder::ByLevel,
         }
     }
 }
@@ -147,8 +147,8 @@ impl SnapshotWriter {
     /// Merges the rows, at all levels. `None` if the floors leave no row.
     fn finished(&self, sorted: &StateRows) -> Result<Option<StateRows>> {
         let rolled_up = match self.rows {
-            Rows::OfEvents | Rows::OfSlice { .. } => rollup(&self.plan, sorted, &self.floors)?,
-            Rows::OfTiers => merge_rolled_up(&self.plan, sorted, &self.floors)?,
+            Rows::Events | Rows::Slice { .. } => rollup(&self.plan, sorted, &self.floors)?,
+            Rows::Tiers => merge_rolled_up(&self.plan, sorted, &self.floors)?,
         };
         Ok((!rolled_up.is_empty()).then_some(rolled_up))
     }
@@ -158,9 +158,9 @@ impl SnapshotWriter {
         let schema = self.plan.state_schema().clone();
         let (view, version, run) = (self.plan.view.clone(), self.version, self.run);
         let name = match self.rows {
-            Rows::OfEvents => ObjectName::Bucket { view, version, run, bucket },
-            Rows::OfSlice { number } => ObjectName::SliceBucket { view, version, run, slice: number, bucket },
-            Rows::OfTiers => ObjectName::Merged { view, version, run, bucket },
+            Rows::Events => ObjectName::Bucket { view, version, run, bucket },
+            Rows::Slice { number } => ObjectName::SliceBucket { view, version, run, slice: number, bucket },
+            Rows::Tiers => ObjectName::Merged { view, version, run, bucket },
         };
         let writer = BucketWriter::begin(&self.storage, name, bucket, schema, metadata).await?;
         Ok(OpenBucket { writer, local: local.map(|local| local.begin(bucket)).transpose()?, rows: 0 })

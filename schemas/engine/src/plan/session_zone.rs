@@ -185,7 +185,10 @@ impl TimesInSessionZone {
             }
             name if OF_LOCAL_TIME.contains(&name) => {
                 let returned = Expr::ScalarFunction(call.clone()).get_type(schema)?;
-                let changed = call.args.iter_mut().fold(false, |changed, argument| self.local(argument, schema) || changed);
+                let mut changed = false;
+                for argument in &mut call.args {
+                    changed |= self.local(argument, schema);
+                }
                 let call = Expr::ScalarFunction(call);
                 Ok(match (changed, self.zoned(&returned)) {
                     (false, _) => Transformed::no(call),
