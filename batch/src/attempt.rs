@@ -70,9 +70,9 @@ impl<'a> Attempt<'a> {
         self.inputs.archive(self.state, &self.view).iter().map(|file| file.rows).sum()
     }
 
-    /// The number of buckets of a recomputation.
-    pub(crate) fn bucket_count(&self) -> u32 {
-        bucket_count(self.archived_events(), self.batch.settings.events_per_bucket)
+    /// The number of buckets for all states of this many events.
+    pub(crate) fn bucket_count(&self, events: i64) -> u32 {
+        bucket_count(events, self.batch.settings.events_per_bucket)
     }
 
     /// What states are partitioned with into this many buckets.

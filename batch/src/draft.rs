@@ -122,13 +122,6 @@ impl Draft {
         failpoint::hit("run.slice")
     }
 
-    /// A draft that cannot be read is not taken up again.
-    pub(crate) fn note_if_damaged(&self, error: &Error, context: &RunContext<'_>) {
-        if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) {
-            context.note_draft(None);
-        }
-    }
-
     /// Deletes its files: those of this run, and of earlier ones that it went on with. What cannot be deleted now, the
     /// collector finds later.
     pub(crate) async fn delete(&self, batch: &Batch) {
@@ -147,6 +140,13 @@ impl Draft {
         let slices = listed.into_iter().map(|object| object.path).filter(is_slice);
         let deleted = stream::iter(slices).map(|path| async move { batch.storage.delete(&path).await });
         deleted.buffer_unordered(DELETED_AT_ONCE).try_collect().await
+    }
+}
+
+/// A draft whose files cannot be read is not taken up again.
+pub(crate) fn note_if_damaged(error: &Error, context: &RunContext<'_>) {
+    if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) {
+        context.note_draft(None);
     }
 }
 

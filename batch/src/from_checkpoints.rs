@@ -11,7 +11,6 @@ use types::vector::{PartitionId, Vector};
 use uuid::Uuid;
 
 use crate::attempt::{Attempt, NewSnapshot, manifest_before, view_of};
-use crate::bucket_count::bucket_count;
 use crate::decide::{RunInputs, RunTime, version_to_run};
 use crate::layer::{Batch, RunContext};
 use crate::one_tier::{AllStates, write_one_tier};
@@ -61,7 +60,7 @@ impl Batch {
 pub(crate) async fn from_checkpoints(attempt: &Attempt<'_>, from: StatesFrom, context: &RunContext<'_>) -> Result<NewSnapshot> {
     let checkpoints = countable(attempt.state, &attempt.view, &attempt.inputs);
     let events = events_of(attempt.state, &attempt.view, &checkpoints);
-    let bucket_count = bucket_count(events, attempt.batch.settings.events_per_bucket);
+    let bucket_count = attempt.bucket_count(events);
     let prepare = at_levels(attempt, attempt.inputs.edges_from);
     let states = states_of(attempt, &checkpoints, from, bucket_count, prepare, context).await?;
     let bytes_read = states_bytes(attempt, &checkpoints);

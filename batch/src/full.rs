@@ -16,7 +16,7 @@ use types::Result;
 use types::tiles::EdgesFrom;
 
 use crate::attempt::{Attempt, NewSnapshot};
-use crate::draft::Draft;
+use crate::draft::{Draft, note_if_damaged};
 use crate::layer::RunContext;
 use crate::one_tier::{AllStates, write_one_tier};
 use crate::recompute::{files_of, recompute, scan_archive};
@@ -59,14 +59,14 @@ async fn states_in_slices(attempt: &Attempt<'_>, slices: &Slices<'_>, draft: &mu
     // Whoever shares the scan of the archive need not wait for what is merged and written now.
     attempt.batch.shared_scan.leave();
     let tiers: Vec<&Tier> = draft.tiers().iter().collect();
-    let buckets = attempt.bucket_count();
+    let events = attempt.archived_events();
     // What is too old was left out by its events.
-    let merged = tier_rows(attempt, &tiers, EdgesFrom::default(), buckets).await;
-    let (buckets, _) = merged.inspect_err(|error| draft.note_if_damaged(error, context))?;
+    let merged = tier_rows(attempt, &tiers, EdgesFrom::default(), attempt.bucket_count(events)).await;
+    let (buckets, _) = merged.inspect_err(|error| note_if_damaged(error, context))?;
     Ok(AllStates {
         buckets,
         rows: Rows::Tiers,
-        events: attempt.archived_events(),
+        events,
         bytes_read: read + tiers.iter().map(|tier| tier.bytes()).sum::<i64>(),
         failures: draft.failures().clone(),
         expired: None,
@@ -93,12 +93,13 @@ async fn states_of_slice(attempt: &Attempt<'_>, slice: &Slice, context: &RunCont
         }
     };
     let failures = FailureSink::default();
-    let shuffle = attempt.shuffle(attempt.bucket_count());
+    let events = slice.files.iter().map(|file| file.rows).sum();
+    let shuffle = attempt.shuffle(attempt.bucket_count(events));
     let buckets = recompute(&shuffle, &attempt.session, &source, (&failures, context.events_read)).await?;
     Ok(AllStates {
         buckets,
         rows: Rows::Events,
-        events: slice.files.iter().map(|file| file.rows).sum(),
+        events,
         bytes_read: slice.files.iter().map(|file| file.bytes).sum(),
         failures: failures.take(),
         expired: None,

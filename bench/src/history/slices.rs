@@ -48,7 +48,7 @@ impl Growing<'_, Purchases> {
         })
     }
 
-    /// Recomputes the view in so many slices, unless it is given up. Returns how many events were read.
+    /// Recomputes the view in this number of slices, unless it is given up. Returns the number of events it read.
     async fn full_run(&self, slices: u64, given_up: impl Future<Output = ()> + Send) -> Result<i64> {
         let installation = &self.installed.installation;
         let mut batch = installation.batch();

@@ -19,7 +19,7 @@ use super::reasons::{FrequentReason, ReasonTally};
 
 /// A larger file is not read.
 const MAX_BYTES: i64 = 4 << 20;
-/// Of a file with more letters only so many are read.
+/// The most letters of a file that are read.
 const MAX_LETTERS: usize = 10_000;
 /// The most files that are read for one report. The others are read for the next ones.
 const FILES_PER_REPORT: usize = 16;

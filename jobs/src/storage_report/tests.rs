@@ -8,20 +8,6 @@ use super::*;
 const DAY_US: Micros = 86_400_000_000;
 const NOW: Micros = 20_000 * DAY_US;
 
-fn definition(kind: DefinitionKind, name: &str, sql: &str) -> DefinitionRecord {
-    DefinitionRecord {
-        kind,
-        name: name.into(),
-        version: 1,
-        sql: sql.into(),
-        status: DefinitionStatus::Active,
-        created_at: 0,
-        since: 0,
-        kept_until: None,
-        rolled_back: false,
-    }
-}
-
 fn file(name: ObjectName, bytes: i64, days_ago: i64) -> FileRecord {
     let time = NOW - days_ago * DAY_US;
     let event_times = types::files::EventTimeBounds { min: time, max: time };
@@ -50,9 +36,12 @@ fn state(windows: &str, archive: &[(i64, i64)]) -> CatalogState {
     let gone = FileRecord { marked_for_deletion: true, ..file(ObjectName::States { checkpoint: Uuid::from_u128(1) }, 5, 0) };
     CatalogState {
         revision: 7,
-        definitions: [definition(DefinitionKind::Stream, "pay", pay), definition(DefinitionKind::View, "totals", &totals)]
-            .into_iter()
-            .collect(),
+        definitions: [
+            DefinitionRecord::first(DefinitionKind::Stream, "pay", pay),
+            DefinitionRecord::first(DefinitionKind::View, "totals", &totals),
+        ]
+        .into_iter()
+        .collect(),
         checkpoints: archive.iter().enumerate().map(|(at, (_, days_ago))| checkpoint(at, *days_ago)).collect(),
         files: archived.chain([bucket, manifest, gone]).collect(),
         snapshots: vec![SnapshotRecord {
@@ -191,7 +180,7 @@ async fn a_shorter_retention_of_the_log_frees_what_would_be_trimmed() {
         retention: std::time::Duration::from_hours(24),
         clock: Arc::new(move || two_hours_later),
     };
-    let sink = definition(DefinitionKind::Sink, "out", "CREATE SINK out WITH (topic = 'out') AS SELECT * FROM pay");
+    let sink = DefinitionRecord::first(DefinitionKind::Sink, "out", "CREATE SINK out WITH (topic = 'out') AS SELECT * FROM pay");
     let freed =
         log_would_free(&trimming, &CatalogState { definitions: [sink].into_iter().collect(), ..CatalogState::default() }).await.unwrap();
     let half = log.size().await.unwrap().bytes / 2;

@@ -82,6 +82,23 @@ pub struct DefinitionRecord {
     pub rolled_back: bool,
 }
 
+impl DefinitionRecord {
+    /// Version 1, active since the time 0.
+    pub fn first(kind: DefinitionKind, name: &str, sql: &str) -> DefinitionRecord {
+        DefinitionRecord {
+            kind,
+            name: name.into(),
+            version: 1,
+            sql: sql.into(),
+            status: DefinitionStatus::Active,
+            created_at: 0,
+            since: 0,
+            kept_until: None,
+            rolled_back: false,
+        }
+    }
+}
+
 /// A live version of a definition, and its status: with other ones, sinks and alerts may be planned otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LiveVersion {

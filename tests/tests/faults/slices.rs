@@ -113,6 +113,9 @@ async fn a_run_that_fails_is_gone_on_with_and_no_event_is_read_twice() {
         assert_eq!((draft.events, draft.resumed), (4 * EVENTS as i64, 0));
         collect(&site, HOUR).await;
 
+        let planned = layer(&site).plan("v", recompute().t, (RunMode::Full, true), now()).await.unwrap();
+        assert_eq!((planned.events, planned.resumed), ((CHECKPOINTS * EVENTS) as i64, draft.events), "a dry run tells it");
+
         // It fails once more, further on.
         let failed = Ending::at(&site, 5, Way::Refused).fail().await;
         let draft = failed.draft.unwrap();

@@ -1,4 +1,4 @@
-use catalog::{CatalogState, DefinitionRecord, DefinitionStatus, PauseRecord};
+use catalog::{CatalogState, DefinitionRecord, PauseRecord};
 use committed::registry::Registry;
 use engine::functions::Functions;
 use types::vector::Vector;
@@ -20,21 +20,12 @@ fn a_stream_is_as_old_as_its_oldest_partition_and_unknown_where_one_is() {
 
 /// A registry with a stream `s` and a sink over it.
 async fn registry(pauses: Vec<PauseRecord>) -> Registry {
-    let definition = |kind, name: &str, sql: &str| DefinitionRecord {
-        kind,
-        name: name.into(),
-        version: 1,
-        sql: sql.into(),
-        status: DefinitionStatus::Active,
-        created_at: 0,
-        since: 0,
-        kept_until: None,
-        rolled_back: false,
-    };
     let stream = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) WITH (topic = 'in', event_time = 'ts')";
     let sink = "CREATE SINK scored WITH (topic = 'out') AS SELECT e.id FROM s e";
     let definitions =
-        [definition(DefinitionKind::Stream, "s", stream), definition(DefinitionKind::Sink, "scored", sink)].into_iter().collect();
+        [DefinitionRecord::first(DefinitionKind::Stream, "s", stream), DefinitionRecord::first(DefinitionKind::Sink, "scored", sink)]
+            .into_iter()
+            .collect();
     Registry::load(&CatalogState { definitions, pauses, ..Default::default() }, &Functions::standard()).await.unwrap()
 }
 

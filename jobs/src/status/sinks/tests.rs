@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, PartitionRecord, PauseRecord};
+use catalog::{CatalogState, DefinitionKind, DefinitionRecord, PartitionRecord, PauseRecord};
 use committed::registry::Registry;
 use engine::functions::Functions;
 use event_log::PartitionBounds;
@@ -12,26 +12,15 @@ use crate::status::problems::Failing;
 
 /// A stream of which 3 of 8 records are committed, and sinks over it.
 async fn facts() -> Facts {
-    let definition = |kind, name: &str, sql: &str| DefinitionRecord {
-        kind,
-        name: name.into(),
-        version: 1,
-        sql: sql.into(),
-        status: DefinitionStatus::Active,
-        created_at: 0,
-        since: 0,
-        kept_until: None,
-        rolled_back: false,
-    };
     let stream = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) WITH (topic = 'in', event_time = 'ts')";
     let sink = |name: &str| {
         let sql = format!("CREATE SINK {name} WITH (topic = 'of_{name}') AS SELECT e.id FROM s e");
-        definition(DefinitionKind::Sink, name, &sql)
+        DefinitionRecord::first(DefinitionKind::Sink, name, &sql)
     };
     let unplanned = "CREATE SINK unplanned WITH (topic = 'of_unplanned') AS SELECT e.gone FROM s e";
     let definitions = [
-        definition(DefinitionKind::Stream, "s", stream),
-        definition(DefinitionKind::Sink, "unplanned", unplanned),
+        DefinitionRecord::first(DefinitionKind::Stream, "s", stream),
+        DefinitionRecord::first(DefinitionKind::Sink, "unplanned", unplanned),
         sink("alive"),
         sink("paused"),
         sink("scored"),

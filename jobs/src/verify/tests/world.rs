@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use bytes::Bytes;
-use catalog::{Add, Advance, CheckpointRange, CheckpointRecord, Commit, DefinitionRecord, DefinitionStatus};
+use catalog::{Add, Advance, CheckpointRange, CheckpointRecord, Commit, DefinitionRecord};
 use committed::registry::Registry;
 use committed::segment::{SegmentSession, segment_rows};
 use engine::events::{Decoder, EventBatchBuilder};
@@ -129,17 +129,7 @@ impl World {
 }
 
 fn definition(kind: DefinitionKind, name: &str, sql: &str) -> Add {
-    Add::Definition(DefinitionRecord {
-        kind,
-        name: name.into(),
-        version: 1,
-        sql: sql.into(),
-        status: DefinitionStatus::Active,
-        created_at: 0,
-        since: 0,
-        kept_until: None,
-        rolled_back: false,
-    })
+    Add::Definition(DefinitionRecord::first(kind, name, sql))
 }
 
 fn dead_batch(partition: i32, records: &[Record]) -> RecordBatch {

@@ -89,17 +89,7 @@ impl Log for CountingLog {
 }
 
 async fn define(catalog: &Catalog, kind: DefinitionKind, name: &str, sql: &str) {
-    let record = DefinitionRecord {
-        kind,
-        name: name.into(),
-        version: 1,
-        sql: sql.into(),
-        status: DefinitionStatus::Active,
-        created_at: 0,
-        since: 0,
-        kept_until: None,
-        rolled_back: false,
-    };
+    let record = DefinitionRecord::first(kind, name, sql);
     catalog.commit(Commit { id: Uuid::now_v7(), add: vec![Add::Definition(record)], ..Commit::default() }).await.unwrap();
 }
 

@@ -57,7 +57,7 @@ struct Watched {
     condition: (&'static str, &'static str),
     filter: &'static str,
     window: Window,
-    /// At least so many events.
+    /// The condition asks for at least this many events.
     often: usize,
     /// One for each alert.
     resolve: [bool; 3],
