@@ -31,6 +31,9 @@ const SECOND: Micros = 1_000_000;
 const MINUTE: Micros = 60 * SECOND;
 const HOUR: Micros = 60 * MINUTE;
 
+/// Longer than the lease of an alert.
+const TAKEN_OVER: Duration = Duration::from_secs(2);
+
 /// Of values of all time, of counts in a window, and of silence. Their topics have the same names.
 const ALERTS: [&str; 3] = ["much", "often", "silent"];
 
@@ -69,6 +72,8 @@ enum Before {
     Nothing,
     /// The process dies, and another one goes on.
     Kill,
+    /// Likewise, and the alerts of the other one are at work before its worker is.
+    KillAndWait,
     /// It commits and ends.
     Restart,
     /// Batch runs, from all that was committed.
@@ -167,7 +172,8 @@ impl AlertCase {
         self.trace.push(format!("{look:?}"));
         match look.before {
             Before::Nothing => {}
-            Before::Kill => self.restart_by_kill().await,
+            Before::Kill => self.restart_by_kill(Duration::ZERO).await,
+            Before::KillAndWait => self.restart_by_kill(TAKEN_OVER).await,
             Before::Restart => {
                 self.process.take().unwrap().finish().await;
                 self.start().await;
@@ -192,7 +198,7 @@ impl AlertCase {
         self.journal.append(&self.harness, &appended).await;
         if let Some(after) = look.killed_after {
             tokio::time::sleep(Duration::from_millis(after)).await;
-            self.restart_by_kill().await;
+            self.restart_by_kill(Duration::ZERO).await;
         }
         self.until_evaluated(t).await;
         let previous = self.t.replace(t).unwrap_or(t);
@@ -202,9 +208,10 @@ impl AlertCase {
         self.naive.look_at_silence(MINUTE, events, (previous, t));
     }
 
-    async fn restart_by_kill(&mut self) {
+    /// The worker of the other process begins this much later than its alerts.
+    async fn restart_by_kill(&mut self, later: Duration) {
         self.process.take().unwrap().kill().await;
-        self.start().await;
+        self.process = Some(Process::start_before_its_worker(&self.harness, self.watched.checkpoint_interval, later).await);
     }
 
     async fn start(&mut self) {
@@ -307,7 +314,7 @@ fn an_alert_is_not_evaluated_for_a_time_before_that_of_its_last_look() {
         look(Before::Nothing, &[]),
         look(Before::Restart, &[(1, 75 * SECOND)]),
         look(Before::Nothing, &[(1, 144 * SECOND)]),
-        look(Before::Kill, &[]),
+        look(Before::KillAndWait, &[]),
     ];
     let watched = Watched {
         partitions: 1,

@@ -25,6 +25,11 @@ pub struct Process {
 
 impl Process {
     pub async fn start(harness: &Harness, checkpoint_interval: Duration) -> Process {
+        Self::start_before_its_worker(harness, checkpoint_interval, Duration::ZERO).await
+    }
+
+    /// The worker begins this much later: until then, its alerts see what was committed.
+    pub async fn start_before_its_worker(harness: &Harness, checkpoint_interval: Duration, later: Duration) -> Process {
         let fresh = Fresh::default();
         let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
         let (catalog, log, functions) = (harness.catalog.clone(), harness.log.clone(), harness.functions.clone());
@@ -37,7 +42,10 @@ impl Process {
         let alerts = Alerts { node: node.clone(), log, group, partitions: PARTITIONS, owner, lease: LEASE, clock, stalled };
         let stop = CancellationToken::new();
         let (of_worker, of_node, of_alerts) = (stop.clone(), stop.clone(), stop.clone());
-        let worker = tokio::spawn(async move { speed.run(of_worker).await });
+        let worker = tokio::spawn(async move {
+            tokio::time::sleep(later).await;
+            speed.run(of_worker).await
+        });
         let others = [tokio::spawn(async move { node.run(of_node).await }), tokio::spawn(async move { alerts.run(of_alerts).await })];
         Process { worker, others, stop }
     }
