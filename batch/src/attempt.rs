@@ -8,15 +8,16 @@ use datafusion::prelude::SessionContext;
 use storage::{Manifest, Tier, read_manifest};
 use tracing::warn;
 use types::failures::Failures;
-use types::{Error, ErrorKind, Result};
+use types::{Error, ErrorKind, Result, Strategy};
 
-use crate::basis::{Basis, gaps_before};
+use crate::basis::{Basis, addable, gaps_before};
 use crate::bucket_count::bucket_count;
 use crate::bucket_partitioner::ShuffleContext;
 use crate::decide::RunInputs;
 use crate::join::CopiedTier;
-use crate::layer::{Batch, RunContext};
+use crate::layer::{Batch, RunContext, RunSettings};
 use crate::memory::PeakPool;
+use crate::mode::RunMode;
 use crate::request::RunRequest;
 use crate::session::open_session;
 use crate::write::{Rows, SnapshotWriter, Written};
@@ -35,16 +36,25 @@ pub(crate) struct NewSnapshot {
 pub(crate) struct Attempt<'a> {
     pub(crate) batch: &'a Batch,
     pub(crate) state: &'a Arc<CatalogState>,
+    /// What the run may take.
+    pub(crate) settings: RunSettings,
     pub(crate) run: RunRecord,
     pub(crate) view: LiveView,
     /// The manifest of the published snapshot, if there is one that can be read.
     pub(crate) before: Option<Manifest>,
     pub(crate) inputs: RunInputs,
+    /// Whether other runs of the version go on meanwhile.
+    pub(crate) is_beside: bool,
+    /// Of a linked view: copies of tiers of the snapshot that the run adds to. `None`: the last run in this process may
+    /// have left some.
+    pub(crate) copies: Option<Vec<CopiedTier>>,
     pub(crate) pool: Arc<PeakPool>,
     pub(crate) session: SessionContext,
 }
 
 impl<'a> Attempt<'a> {
+    /// Reads what the run depends on, and decides from what it makes its snapshot. From the archive it does so beside
+    /// other runs of the version, where these can add to the snapshot that is there.
     pub(crate) async fn prepare(
         batch: &'a Batch,
         state: &'a Arc<CatalogState>,
@@ -56,13 +66,45 @@ impl<'a> Attempt<'a> {
         let view = view_of(&registry, &run)?.clone();
         let before = manifest_before(batch, state, &view).await?;
         let inputs = RunInputs::at_cut(state, &run, (&view, before.as_ref()), request.t)?;
-        let basis = Basis::decide(state, &view, before.as_ref(), (inputs.t, request.mode), (context.clock)());
-        let pool = Arc::new(PeakPool::new(batch.settings.memory_limit_bytes));
-        let session = open_session(&batch.settings, &batch.storage, &batch.functions, pool.clone())?;
+        let mut basis = Basis::decide(state, &view, before.as_ref(), (inputs.t, request.mode), (context.clock)());
+        let mut is_beside = false;
+        if let (Basis::Archive(_), Some(addable)) = (&basis, addable(state, &view, before.as_ref(), inputs.t)) {
+            let is_asked_for = request.mode == RunMode::Full;
+            context.note_strategy(Strategy::Full);
+            is_beside = (is_asked_for || !request.leaves_full_every) && context.step_aside(&batch.catalog, &run).await?;
+            if !is_beside && is_asked_for {
+                return Err(Error::conflict(format!("version {} of the view \"{}\" is being recomputed already", view.version, view.name)));
+            } else if !is_beside {
+                basis = Basis::Snapshot(Box::new(addable.clone()));
+            }
+        }
         let strategy = basis.strategy(&view, request.mode);
         context.note_strategy(strategy);
         let run = RunRecord { strategy: Some(strategy), ..run };
-        Ok((Attempt { batch, state, run, view, before, inputs, pool, session }, basis))
+        let mut settings = batch.settings.clone();
+        if let Some(limit) = request.beside.memory_limit_bytes.filter(|_| is_beside) {
+            settings.memory_limit_bytes = settings.memory_limit_bytes.min(limit);
+        }
+        let pool = Arc::new(PeakPool::new(settings.memory_limit_bytes));
+        let session = open_session(&settings, &batch.storage, &batch.functions, pool.clone())?;
+        Ok((Attempt { batch, state, settings, run, view, before, inputs, is_beside, copies: None, pool, session }, basis))
+    }
+
+    /// The same run on a later catalog state.
+    pub(crate) fn on<'b>(&'b self, state: &'b Arc<CatalogState>, before: Option<Manifest>, inputs: RunInputs) -> Attempt<'b> {
+        Attempt {
+            batch: self.batch,
+            state,
+            settings: self.settings.clone(),
+            run: self.run.clone(),
+            view: self.view.clone(),
+            before,
+            inputs,
+            is_beside: false,
+            copies: None,
+            pool: self.pool.clone(),
+            session: self.session.clone(),
+        }
     }
 
     /// The archived events that a recomputation reads, and perhaps others in the same files.
@@ -72,7 +114,7 @@ impl<'a> Attempt<'a> {
 
     /// The number of buckets for all states of this many events.
     pub(crate) fn bucket_count(&self, events: i64) -> u32 {
-        bucket_count(events, self.batch.settings.events_per_bucket)
+        bucket_count(events, self.settings.events_per_bucket)
     }
 
     /// What states are partitioned with into this many buckets.
@@ -83,10 +125,10 @@ impl<'a> Attempt<'a> {
             edges_from: self.inputs.edges_from,
             codec: self.view.codec.clone(),
             buckets,
-            threads: self.batch.settings.thread_count(),
-            temp_dir: self.batch.settings.temp_dir.clone(),
+            threads: self.settings.thread_count(),
+            temp_dir: self.settings.temp_dir.clone(),
             pool: self.pool.clone(),
-            limit_bytes: self.batch.settings.memory_limit_bytes,
+            limit_bytes: self.settings.memory_limit_bytes,
         }
     }
 
@@ -99,9 +141,10 @@ impl<'a> Attempt<'a> {
             version: self.view.version,
             run: self.run.id,
             rows,
+            is_beside: self.is_beside,
             floors: self.inputs.floors.clone(),
-            limit_bytes: self.batch.settings.memory_limit_bytes,
-            threads: self.batch.settings.thread_count(),
+            limit_bytes: self.settings.memory_limit_bytes,
+            threads: self.settings.thread_count(),
             context: self.session.task_ctx(),
         }
     }

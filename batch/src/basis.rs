@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use catalog::{CatalogState, DefinitionStatus};
+use catalog::{CatalogState, DefinitionStatus, RunRecord, RunStatus};
 use committed::registry::LiveView;
 use storage::Manifest;
 use types::Strategy;
@@ -11,6 +11,9 @@ use types::tiles::{CLOCKS_DIFFER, EdgesFrom, Floors, Level, Micros, micros};
 use types::vector::Vector;
 
 use crate::mode::RunMode;
+
+/// A recomputation by `full_every` that failed is tried again after this time.
+const RECOMPUTED_AGAIN_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// What a run makes its snapshot from.
 pub(crate) enum Basis {
@@ -55,13 +58,31 @@ impl Basis {
             "the view's strategy is 'full'"
         } else if let Some(why) = not_added_to(state, view, before, t) {
             why
-        } else if view.status != DefinitionStatus::Kept && definition.full_every.is_some_and(is_stale) {
+        } else if view.status != DefinitionStatus::Kept
+            && definition.full_every.is_some_and(is_stale)
+            && !has_failed_lately(state, view, now)
+        {
             "full_every has passed"
         } else {
             return Basis::Snapshot(Box::new(before.clone()));
         };
         anew(why)
     }
+}
+
+/// The snapshot that runs of a version can add to while another run recomputes it; `None` if they cannot.
+pub(crate) fn addable<'m>(state: &CatalogState, view: &LiveView, before: Option<&'m Manifest>, t: Micros) -> Option<&'m Manifest> {
+    let is_added_to = view.definition.strategy != Some(Strategy::Full);
+    before.filter(|before| is_added_to && not_added_to(state, view, before, t).is_none())
+}
+
+/// Whether the last recomputation of the version failed a moment ago. Until it is tried again, runs add to the snapshot
+/// that is there.
+fn has_failed_lately(state: &CatalogState, view: &LiveView, now: Micros) -> bool {
+    let is_recomputation =
+        |run: &&RunRecord| run.view == view.name && run.version == view.version && run.strategy == Some(Strategy::Full);
+    let last = state.runs.iter().find(is_recomputation).filter(|run| run.status == RunStatus::Failed);
+    last.and_then(|run| run.ended_at).is_some_and(|at| at <= now && now - at < micros(RECOMPUTED_AGAIN_AFTER))
 }
 
 /// Whether no run of the view reads the archive, unless it was asked to.

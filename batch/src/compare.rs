@@ -7,7 +7,8 @@
 //! checkpoints since its cut -------> states by bucket --sort, merge --+
 //! ```
 //!
-//! Both sides are as of the run's cut and time. Any difference is a defect, or damage that no checksum shows: the run
+//! Both sides are as of one cut and time: the run's; if other runs added to the snapshot while it recomputed, those of
+//! the last of them, and then it is the base to which the checkpoints since its cut are added. Any difference is a defect, or damage that no checksum shows: the run
 //! publishes what it recomputed all the same, because the archive is what states are computed from.
 //!
 //! Memory is bounded as in any run: the kept states are partitioned as a recomputation's, and spilled. A comparison
@@ -29,6 +30,7 @@ use storage::{BucketFile, Manifest, Tier, read_bucket};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 use types::tiles::EdgesFrom;
+use types::vector::Vector;
 use types::{Error, Result, failpoint};
 
 use crate::attempt::Attempt;
@@ -46,11 +48,12 @@ mod rows;
 
 use rows::{ComparedRows, compare_at_hand};
 
-/// Compares the recomputed `base` with the snapshot `before` and what was committed since, and reports what differs.
-pub(crate) async fn compared(attempt: &Attempt<'_>, before: &Manifest, base: &Tier, context: &RunContext<'_>) -> Comparison {
+/// Compares what was `recomputed` with the snapshot `before`, each with what was committed since, and reports what
+/// differs. `attempt` is as of the later of the two.
+pub(crate) async fn compared(attempt: &Attempt<'_>, before: &Manifest, recomputed: &Manifest, context: &RunContext<'_>) -> Comparison {
     let began = Instant::now();
     let mut bytes_read = 0;
-    let outcome = compare(attempt, before, base, context, &mut bytes_read).await;
+    let outcome = compare(attempt, before, recomputed, context, &mut bytes_read).await;
     let (found, error) = match outcome {
         Ok(found) => (found, None),
         Err(error) => {
@@ -81,26 +84,65 @@ fn report(attempt: &Attempt<'_>, comparison: &Comparison) {
 async fn compare(
     attempt: &Attempt<'_>,
     before: &Manifest,
-    base: &Tier,
+    recomputed: &Manifest,
     context: &RunContext<'_>,
     bytes_read: &mut i64,
 ) -> Result<ComparedRows> {
-    let checkpoints = checkpoints_after(attempt.state, &attempt.view.streams(), &before.cut)?;
-    *bytes_read = before.tiers().map(Tier::bytes).sum::<i64>() + base.bytes() + states_bytes(attempt, &checkpoints);
+    let streams = attempt.view.streams();
+    let is_added_to = !recomputed.cut.covers(&before.cut.of_streams(&streams));
+    let cut = if is_added_to { &before.cut } else { &recomputed.cut };
+    let (kept, recomputed) = (StatesAtCut::find(attempt, before, cut)?, StatesAtCut::find(attempt, recomputed, cut)?);
+    *bytes_read = kept.bytes(attempt) + recomputed.bytes(attempt);
+    let threads = attempt.settings.thread_count();
+    let floors = greater(&before.floors, &attempt.inputs.floors);
     let sides = Sides {
         attempt,
-        writer: SnapshotWriter { floors: greater(&before.floors, &attempt.inputs.floors), ..attempt.writer(Rows::Tiers) },
+        // They share the memory of all sorts.
+        writer: SnapshotWriter { floors, threads: threads * 2, ..attempt.writer(Rows::Tiers) },
         edges_from: later(&before.edges_from, &attempt.inputs.edges_from),
     };
-    let kept = sides.kept_states(before, &checkpoints, base.bucket_count, context).await?;
+    let base = &recomputed.manifest.base;
+    let of_kept = sides.states(&kept, base.bucket_count, context).await?;
+    let of_recomputed: Vec<Recomputed<'_>> = match recomputed.checkpoints.is_empty() {
+        true => (0..base.bucket_count).map(|bucket| Recomputed::Written(base.file_of(bucket))).collect(),
+        false => sides.states(&recomputed, base.bucket_count, context).await?.into_iter().map(Recomputed::AddedTo).collect(),
+    };
     failpoint::hit("run.compared")?;
-    let buckets = stream::iter((0u32..).zip(kept)).map(|(bucket, kept)| sides.compare_bucket(kept, base.file_of(bucket)));
-    let mut buckets = std::pin::pin!(buckets.buffered(attempt.batch.settings.thread_count()));
+    let buckets = stream::iter(of_kept.into_iter().zip(of_recomputed)).map(|(kept, recomputed)| sides.compare_bucket(kept, recomputed));
+    let mut buckets = std::pin::pin!(buckets.buffered(threads));
     let mut all = ComparedRows::default();
     while let Some(found) = buckets.try_next().await? {
         all.add(found);
     }
     Ok(all)
+}
+
+/// All states up to a cut: those of a snapshot, and of the checkpoints since.
+struct StatesAtCut<'s> {
+    manifest: &'s Manifest,
+    checkpoints: Vec<&'s CheckpointRecord>,
+}
+
+impl<'s> StatesAtCut<'s> {
+    fn find(attempt: &'s Attempt<'_>, manifest: &'s Manifest, cut: &Vector) -> Result<Self> {
+        let streams = attempt.view.streams();
+        let mut checkpoints = checkpoints_after(attempt.state, &streams, &manifest.cut)?;
+        checkpoints.retain(|checkpoint| checkpoint.is_within_of(&streams, cut));
+        Ok(StatesAtCut { manifest, checkpoints })
+    }
+
+    /// The size of the files to read.
+    fn bytes(&self, attempt: &Attempt<'_>) -> i64 {
+        self.manifest.tiers().map(Tier::bytes).sum::<i64>() + states_bytes(attempt, &self.checkpoints)
+    }
+}
+
+/// The recomputed states of one bucket.
+enum Recomputed<'s> {
+    /// A file, if the bucket is not empty.
+    Written(Option<&'s BucketFile>),
+    /// Together with those of checkpoints since.
+    AddedTo(BucketRows),
 }
 
 /// What brings both sides to the same form.
@@ -112,16 +154,10 @@ struct Sides<'r> {
 }
 
 impl Sides<'_> {
-    /// The states that are kept up to the cut, by the recomputation's buckets.
-    async fn kept_states(
-        &self,
-        before: &Manifest,
-        checkpoints: &[&CheckpointRecord],
-        buckets: u32,
-        context: &RunContext<'_>,
-    ) -> Result<Vec<BucketRows>> {
+    /// The states of one side in buckets, unsorted.
+    async fn states(&self, side: &StatesAtCut<'_>, buckets: u32, context: &RunContext<'_>) -> Result<Vec<BucketRows>> {
         let (attempt, view) = (self.attempt, &self.attempt.view);
-        let tiers: Vec<&Tier> = before.tiers().collect();
+        let tiers: Vec<&Tier> = side.manifest.tiers().collect();
         let (of_tiers, _) = tier_rows(attempt, &tiers, self.edges_from, buckets).await?;
         let (levels, kept, floors) = (at_levels(attempt, self.edges_from), view.clone(), attempt.inputs.floors.clone());
         // Tiers have all levels: so that they can be merged with them, segments get theirs one by one.
@@ -131,41 +167,52 @@ impl Sides<'_> {
             Ok((rollup(&kept.plan, &sorted, &floors)?.batch().clone(), left_out))
         });
         let from = StatesFrom::decide(view, RunMode::ByStrategy);
-        let of_checkpoints = states_of(attempt, checkpoints, from, buckets, prepare, context).await?;
+        let of_checkpoints = states_of(attempt, &side.checkpoints, from, buckets, prepare, context).await?;
         join_partitions(vec![of_tiers, of_checkpoints.buckets], buckets)
     }
 
-    async fn compare_bucket(&self, kept: BucketRows, file: Option<&BucketFile>) -> Result<ComparedRows> {
-        let (send, kept_rows) = mpsc::channel(2);
-        let (sorted, found) = futures::join!(self.writer.clone().sort(kept, send), self.compare_rows(kept_rows, file));
-        // If the comparison fails, the sort fails too, because its receiver is gone.
+    async fn compare_bucket(&self, kept: BucketRows, recomputed: Recomputed<'_>) -> Result<ComparedRows> {
+        let ((send_kept, kept_rows), (send_recomputed, recomputed_rows)) = (mpsc::channel(2), mpsc::channel(2));
+        let recomputed = async {
+            match recomputed {
+                Recomputed::Written(None) => Ok(()),
+                Recomputed::Written(Some(file)) => self.read(file, send_recomputed).await,
+                Recomputed::AddedTo(rows) => self.writer.clone().sort(rows, send_recomputed).await,
+            }
+        };
+        let (of_kept, of_recomputed, found) =
+            futures::join!(self.writer.clone().sort(kept, send_kept), recomputed, self.compare_rows(kept_rows, recomputed_rows));
+        // If the comparison fails, the others fail too, because their receiver is gone. A side that fails seems to end.
         let found = found?;
-        sorted?;
+        of_kept?;
+        of_recomputed?;
         Ok(found)
     }
 
-    async fn compare_rows(&self, mut kept_rows: mpsc::Receiver<StateRows>, file: Option<&BucketFile>) -> Result<ComparedRows> {
+    /// Sends the rows of a recomputed file, without what the kept states do not have any more.
+    async fn read(&self, file: &BucketFile, send: mpsc::Sender<StateRows>) -> Result<()> {
         let view = &self.attempt.view;
-        let mut recomputed_rows = match file {
-            Some(file) => Some(read_bucket(&self.attempt.batch.storage, file).await?),
-            None => None,
-        };
+        let mut batches = read_bucket(&self.attempt.batch.storage, file).await?;
+        while let Some(batch) = batches.try_next().await? {
+            let (rows, _) = without_expired(view, &self.edges_from, conform(view.plan.state_schema(), &batch)?)?;
+            let rows = kept_tiles(&rows, &self.writer.floors)?;
+            let keys = view.codec.encode(&rows.columns()[..view.plan.keys.len()], rows.num_rows())?;
+            send.send(StateRows::from_sorted(rows, keys)).await.map_err(|_| Error::internal("a comparison is gone"))?;
+        }
+        Ok(())
+    }
+
+    async fn compare_rows(
+        &self,
+        mut kept_rows: mpsc::Receiver<StateRows>,
+        mut recomputed_rows: mpsc::Receiver<StateRows>,
+    ) -> Result<ComparedRows> {
+        let view = &self.attempt.view;
         let is_compared = |state: StateIndex| state != StateIndex::EVENTS || !counts_expired(view, &self.edges_from);
         let (mut kept, mut recomputed, mut found) = (None, None, ComparedRows::default());
         loop {
-            if is_done(&kept)
-                && let Some(rows) = kept_rows.recv().await
-            {
-                kept = Some(StateRows::from_sorted(without_old_times(view, &self.edges_from, rows.batch())?, rows.keys().clone()));
-            }
-            while is_done(&recomputed)
-                && let Some(stream) = &mut recomputed_rows
-            {
-                match stream.try_next().await? {
-                    Some(batch) => recomputed = Some(self.recomputed(&batch)?),
-                    None => recomputed_rows = None,
-                }
-            }
+            self.refill(&mut kept, &mut kept_rows).await?;
+            self.refill(&mut recomputed, &mut recomputed_rows).await?;
             if is_done(&kept) && is_done(&recomputed) {
                 return Ok(found);
             }
@@ -177,13 +224,15 @@ impl Sides<'_> {
         }
     }
 
-    /// Rows of the recomputed base, without what the kept states do not have any more.
-    fn recomputed(&self, batch: &RecordBatch) -> Result<StateRows> {
-        let view = &self.attempt.view;
-        let (rows, _) = without_expired(view, &self.edges_from, conform(view.plan.state_schema(), batch)?)?;
-        let rows = without_old_times(view, &self.edges_from, &kept_tiles(&rows, &self.writer.floors)?)?;
-        let keys = view.codec.encode(&rows.columns()[..view.plan.keys.len()], rows.num_rows())?;
-        Ok(StateRows::from_sorted(rows, keys))
+    /// Has rows of a side at hand, unless it has ended.
+    async fn refill(&self, at_hand: &mut Option<StateRows>, rows: &mut mpsc::Receiver<StateRows>) -> Result<()> {
+        while is_done(at_hand)
+            && let Some(next) = rows.recv().await
+        {
+            let batch = without_old_times(&self.attempt.view, &self.edges_from, next.batch())?;
+            *at_hand = Some(StateRows::from_sorted(batch, next.keys().clone()));
+        }
+        Ok(())
     }
 }
 

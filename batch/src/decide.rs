@@ -37,7 +37,18 @@ pub enum RunTime {
     EventClock,
 }
 
+impl RunTime {
+    /// The time of a run that began some time ago.
+    pub(crate) fn after(self, elapsed: Micros) -> RunTime {
+        match self {
+            RunTime::At(t) => RunTime::At(t.saturating_add(elapsed.max(0))),
+            RunTime::EventClock => RunTime::EventClock,
+        }
+    }
+}
+
 /// Up to where a run reads, and what it keeps.
+#[derive(Clone)]
 pub(crate) struct RunInputs {
     pub(crate) cut: Vector,
     pub(crate) t: Micros,

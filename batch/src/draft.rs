@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use catalog::{Add, Commit, Expect, RunDraft, draft_to_resume};
+use catalog::{RunDraft, draft_to_resume};
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::{Manifest, ObjectStorage, Tier, read_draft, write_draft};
 use tracing::{info, warn};
@@ -112,13 +112,7 @@ impl Draft {
         let (path, StoredObject { bytes, checksum }) = write_draft(&attempt.batch.storage, &self.manifest, slice.number).await?;
         let saved = RunDraft { path, bytes, checksum, events: self.manifest.events, resumed: self.resumed };
         context.note_draft(Some(saved));
-        let commit = Commit {
-            id: Uuid::now_v7(),
-            expect: vec![context.lease.expect((context.clock)()), Expect::Running { run: attempt.run.id }],
-            add: vec![Add::Run(context.so_far(&attempt.run))],
-            ..Commit::default()
-        };
-        attempt.batch.catalog.commit_with_retry(commit).await?;
+        context.record_progress(&attempt.batch.catalog, &attempt.run).await?;
         failpoint::hit("run.slice")
     }
 

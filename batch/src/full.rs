@@ -29,7 +29,7 @@ use crate::write::Rows;
 /// published.
 pub(crate) async fn recomputed(attempt: &mut Attempt<'_>, context: &RunContext<'_>) -> Result<(NewSnapshot, Option<Draft>)> {
     let saved = Draft::resume(attempt, context).await?;
-    let slices = Slices::new(attempt.state, &attempt.view, &attempt.inputs, attempt.batch.settings.events_per_slice);
+    let slices = Slices::new(attempt.state, &attempt.view, &attempt.inputs, attempt.settings.events_per_slice);
     let (states, draft) = match (saved, slices.only()) {
         (None, Some(only)) => (states_of_slice(attempt, &only, context).await?, None),
         (saved, _) => {
@@ -75,7 +75,7 @@ async fn states_in_slices(attempt: &Attempt<'_>, slices: &Slices<'_>, draft: &mu
 
 /// Recomputes the states of a slice, partitioned into buckets, unsorted.
 async fn states_of_slice(attempt: &Attempt<'_>, slice: &Slice, context: &RunContext<'_>) -> Result<AllStates> {
-    let (storage, threads) = (&attempt.batch.storage, attempt.batch.settings.thread_count());
+    let (storage, threads) = (&attempt.batch.storage, attempt.settings.thread_count());
     let source = |stream: &StreamDefinition, columns: &[usize]| {
         let reads = ArchiveRead {
             storage,

@@ -48,7 +48,7 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, from: Sta
         return Ok(Incremented::Nothing);
     }
     let events = events_of(attempt.state, &attempt.view, &checkpoints);
-    let buckets = delta_bucket_count(events, &attempt.batch.settings, before.parts());
+    let buckets = delta_bucket_count(events, &attempt.settings, before.parts());
     let prepare = at_levels(attempt, EdgesFrom::default());
     let States { buckets: states, failures, .. } = match states_of(attempt, &checkpoints, from, buckets, prepare, context).await {
         // A recomputation spills where a segment that is computed from the archive cannot.
@@ -174,7 +174,7 @@ impl TierOutput<'_> {
     async fn merge(&mut self, tiers: &[&Tier], parts: u32) -> Result<WrittenTier> {
         let attempt = self.attempt;
         let rows = tiers.iter().map(|tier| tier.rows()).sum();
-        let buckets = delta_bucket_count(rows, &attempt.batch.settings, parts);
+        let buckets = delta_bucket_count(rows, &attempt.settings, parts);
         let (rows, expired) = tier_rows(attempt, tiers, attempt.inputs.edges_from, buckets).await?;
         self.expired += expired;
         self.write(rows, Rows::Tiers).await

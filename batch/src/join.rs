@@ -61,6 +61,8 @@ pub(crate) struct Join {
     pub(crate) edges: Arc<SnapshotEdges>,
     pub(crate) t: Micros,
     pub(crate) run: Uuid,
+    /// Whether other runs of the version go on meanwhile.
+    pub(crate) is_beside: bool,
     /// The number of buckets that are walked in parallel.
     pub(crate) threads: usize,
 }
@@ -342,7 +344,11 @@ impl PartOutput<'_> {
         }
         if self.writer.is_none() {
             let view = &self.join.view;
-            let name = ObjectName::Joined { view: view.name.clone(), version: view.version, run: self.join.run, bucket: self.part };
+            let (view, version, run, bucket) = (view.name.clone(), view.version, self.join.run, self.part);
+            let name = match self.join.is_beside {
+                true => ObjectName::RecomputedJoined { view, version, run, bucket },
+                false => ObjectName::Joined { view, version, run, bucket },
+            };
             self.writer = Some(BucketWriter::begin(&self.join.storage, name, self.part, self.join.schema(), Vec::new()).await?);
         }
         self.estimated |= batch.columns().last().and_then(|flags| flags.as_boolean_opt()).is_some_and(|flags| flags.true_count() > 0);

@@ -21,6 +21,7 @@
 //!   reads; `session` and `memory` limit its memory; `temp_folder`: where it spills to.
 //! - `full`: all states from the archive (`recompute`), by bucket (`bucket_partitioner`); `shared_scan`: several runs
 //!   read it together; `progress`: how much of it is read.
+//! - `beside`: all states from the archive while other runs of the version go on (`run_leases`).
 //! - `plan`: what a run would do.
 //! - `increment`: the states since the last cut, and the tiers that are merged (`tiers`); `from_checkpoints`: all
 //!   states anew; `one_tier`: a snapshot of all states.
@@ -37,6 +38,7 @@
 mod attempt;
 mod backtest;
 mod basis;
+mod beside;
 mod bucket_count;
 mod bucket_partitioner;
 mod bucket_sort;
@@ -67,6 +69,7 @@ mod recompute;
 mod replay;
 mod request;
 mod run;
+mod run_leases;
 mod segments;
 mod session;
 mod shared_scan;
@@ -91,5 +94,5 @@ pub use lease::KeepLease;
 pub use mode::{REPLAYED_A_SECOND, ReplayFrom, ReplayRequest, RunMode};
 pub use plan::{FileTotals, RunPlan};
 pub use rebuild_states::RebuildOutcome;
-pub use request::RunRequest;
+pub use request::{Beside, RunRequest};
 pub use training::{FirstArrival, OnTrainingRows, Spine, SpineRows, Trained, Training};

@@ -20,20 +20,20 @@ pub(crate) struct LinkedRun {
 
 /// Where a linked view's edges are written locally; `None` for other views.
 pub(crate) fn local_edges(attempt: &Attempt<'_>) -> Option<LocalEdges> {
-    LocalEdges::for_linked_view(attempt.batch.settings.temp_dir.clone(), &attempt.view, attempt.pool.clone())
+    LocalEdges::for_linked_view(attempt.settings.temp_dir.clone(), &attempt.view, attempt.pool.clone())
 }
 
 impl LinkedRun {
-    /// Copies the tiers of the snapshot before, but for those that the last run in this process left. `None` for a view
+    /// Copies the tiers of the snapshot before, but for those of which a copy is at hand. `None` for a view
     /// that is not linked.
     pub(crate) async fn begin(attempt: &Attempt<'_>, before: &Manifest) -> Result<Option<LinkedRun>> {
         let Some(local) = local_edges(attempt) else { return Ok(None) };
-        let left = attempt.batch.copies.left_by_last_run(&attempt.view.view_version());
+        let left = attempt.copies.as_ref().map_or_else(|| attempt.batch.copies.left_by_last_run(&attempt.view.view_version()), Vec::clone);
         let mut tiers = Vec::new();
         for tier in before.tiers() {
             let copy = match left.iter().find(|known| known.tier == *tier) {
                 Some(known) => known.copy.clone(),
-                None => Arc::new(local.copied(&attempt.batch.storage, tier, attempt.batch.settings.thread_count()).await?),
+                None => Arc::new(local.copied(&attempt.batch.storage, tier, attempt.settings.thread_count()).await?),
             };
             tiers.push(CopiedTier { tier: tier.clone(), copy });
         }
@@ -87,6 +87,7 @@ fn join_over(attempt: &Attempt<'_>, local: &LocalEdges, tiers: &[CopiedTier]) ->
         edges: Arc::new(edges_of(tiers.iter().map(|copied| &*copied.copy))),
         t: attempt.inputs.t,
         run: attempt.run.id,
-        threads: attempt.batch.settings.thread_count(),
+        is_beside: attempt.is_beside,
+        threads: attempt.settings.thread_count(),
     }
 }

@@ -43,7 +43,7 @@ pub(crate) async fn publish(
         published_at: (context.clock)(),
     };
     files.written.push(manifest_file);
-    let commit = publish_commit(run.clone(), snapshot, files, &context.lease.current(), (context.clock)());
+    let commit = publish_commit(run.clone(), snapshot, files, &context.leases.current()?, (context.clock)());
     match view.status {
         DefinitionStatus::Building => publish_and_switch(batch, commit, view, (context.clock)()).await?,
         _ => batch.catalog.commit_with_retry(commit).await.map(|_| ())?,
@@ -58,7 +58,7 @@ pub(crate) async fn skip(batch: &Batch, state: &CatalogState, run: RunRecord, co
     let now = (context.clock)();
     let published = state.snapshot(&run.view, run.version).ok_or_else(|| Error::internal("a run without a snapshot was skipped"))?;
     let ended = RunRecord { status: RunStatus::Skipped, ended_at: Some(now), ..run };
-    let commit = skipped_commit(ended.clone(), published.clone(), &context.lease.current(), now);
+    let commit = skipped_commit(ended.clone(), published.clone(), &context.leases.current()?, now);
     batch.catalog.commit_with_retry(commit).await?;
     info!(view = %ended.view, version = ended.version, run = %ended.id, "run skipped: the snapshot holds everything up to its cut");
     metrics::counter!("basestream_batch_runs_total", "view" => ended.view.to_string(), "outcome" => "skipped").increment(1);

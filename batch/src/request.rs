@@ -1,6 +1,7 @@
 //! The parameters of a run.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use catalog::RunRecord;
 use types::tiles::Micros;
@@ -23,6 +24,18 @@ pub struct RunRequest {
     pub mode: RunMode,
     /// Whether a recomputation or a replay is compared with the states that incremental runs had kept.
     pub compare: bool,
+    /// Whether a recomputation that is due by `full_every` is left to a later run.
+    pub leaves_full_every: bool,
+    pub beside: Beside,
+}
+
+/// How a recomputation is made beside other runs of its version.
+#[derive(Debug, Clone, Default)]
+pub struct Beside {
+    /// The most memory that it then takes, less than the settings allow, so that others have the rest.
+    pub memory_limit_bytes: Option<usize>,
+    /// Whether other runs of the version may go on now.
+    pub is_beside: Arc<AtomicBool>,
 }
 
 impl RunRequest {
@@ -37,6 +50,8 @@ impl RunRequest {
             t,
             mode: RunMode::ByStrategy,
             compare: true,
+            leaves_full_every: false,
+            beside: Beside::default(),
         }
     }
 }

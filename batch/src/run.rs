@@ -2,11 +2,12 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use catalog::{Add, CatalogState, Commit, DefinitionKind, Expect, RunRecord, RunStatus, dropped_commit, failure_commit, run_lease};
+use catalog::{CatalogState, DefinitionKind, RunRecord, RunStatus, dropped_commit, failure_commit};
 use committed::damage::{Finder, report_damage, with_help};
+use engine::fresh::ViewVersion;
 use tracing::{info, warn};
 use types::tiles::{Clock, Micros};
 use types::vector::Vector;
@@ -15,12 +16,12 @@ use uuid::Uuid;
 
 use crate::decide::version_to_run;
 use crate::layer::{Batch, RunContext};
-use crate::lease::KeepLease;
 use crate::limits::RunLimits;
 use crate::memory::Resident;
 use crate::mode::RunMode;
 use crate::progress::EventsRead;
 use crate::request::RunRequest;
+use crate::run_leases::RunLeases;
 use crate::snapshot::make_snapshot;
 
 impl Batch {
@@ -43,20 +44,18 @@ impl Batch {
         given_up: impl Future<Output = ()> + Send,
     ) -> Result<RunRecord> {
         let (version, pin) = self.version_and_pin(&request).await?;
-        let name = run_lease(&request.view, version);
-        let lease = self.catalog.acquire_fenced_lease(&name, &self.worker, self.settings.lease, clock(), pin).await?;
-        let Some(lease) = lease else {
-            return Err(Error::conflict(format!("version {version} of the view \"{}\" is being run by another process", request.view)));
+        let Some(leases) = RunLeases::acquire(self, ViewVersion::new(request.view.clone(), version), &clock, pin).await? else {
+            return Err(Error::conflict(format!("version {version} of the view \"{}\" is being run already", request.view)));
         };
         failpoint::hit("run.leased")?;
-        let renewing = KeepLease::start(self.catalog.clone(), lease, self.settings.lease, clock.clone());
         let under_way = UnderWay::begin(&request.view);
         // Boxed, like the attempt: the future is large, and would take that much of the stack in every caller.
         let outcome = Box::pin(self.recorded(
             &request,
             version,
             &RunContext {
-                lease: &renewing,
+                leases: &leases,
+                beside: &request.beside.is_beside,
                 clock: &clock,
                 progress,
                 events_read: &EventsRead::default(),
@@ -64,15 +63,14 @@ impl Batch {
                 made: AtomicBool::default(),
                 strategy: Mutex::default(),
                 draft: Mutex::default(),
+                recording: tokio::sync::Mutex::default(),
             },
             given_up,
         ))
         .await;
         drop(under_way);
-        let lease = renewing.stop().await;
-        if let Err(error) = self.catalog.release_lease(&lease).await {
-            warn!(view = %request.view, %error, "the lease of a run was not released and will expire");
-        }
+        leases.release().await;
+        request.beside.is_beside.store(false, Ordering::SeqCst);
         outcome
     }
 
@@ -127,7 +125,7 @@ impl Batch {
     async fn begin(&self, request: &RunRequest, version: u32, context: &RunContext<'_>) -> Result<(Arc<CatalogState>, RunRecord)> {
         let now = (context.clock)();
         let run = new_record(request, version, now);
-        let expect = vec![context.lease.expect(now)];
+        let expect = vec![context.leases.expect(now)?];
         let (state, run) = self.catalog.begin_run(run, expect).await?;
         info!(view = %run.view, version = run.version, run = %run.id, "run begins");
         failpoint::hit("run.begun")?;
@@ -144,14 +142,8 @@ impl Batch {
             if events_read == reported {
                 continue;
             }
-            let commit = Commit {
-                id: Uuid::now_v7(),
-                expect: vec![context.lease.expect((context.clock)()), Expect::Running { run: run.id }],
-                add: vec![Add::Run(context.so_far(run))],
-                ..Commit::default()
-            };
-            match self.catalog.commit_with_retry(commit).await {
-                Ok(_) => reported = events_read,
+            match context.record_progress(&self.catalog, run).await {
+                Ok(()) => reported = events_read,
                 Err(error) if error.kind() == ErrorKind::Conflict => std::future::pending().await,
                 Err(error) => warn!(view = %run.view, run = %run.id, %error, "the progress of a run was not recorded; trying again"),
             }
@@ -168,7 +160,7 @@ impl Batch {
     async fn close_as_dropped(&self, run: RunRecord, context: &RunContext<'_>) {
         metrics::counter!("basestream_batch_runs_total", "view" => run.view.to_string(), "outcome" => "dropped").increment(1);
         info!(view = %run.view, version = run.version, run = %run.id, "the run ended: its version was dropped while it was built");
-        let commit = dropped_commit(Uuid::now_v7(), run.clone(), &self.worker, (context.clock)());
+        let commit = dropped_commit(Uuid::now_v7(), context.so_far(&run), &self.worker, (context.clock)());
         if let Err(error) = self.catalog.commit_with_retry(commit).await {
             warn!(run = %run.id, %error, "the end of a run was not recorded");
         }

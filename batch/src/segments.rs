@@ -97,8 +97,8 @@ pub(crate) async fn states_of(
     context: &RunContext<'_>,
 ) -> Result<States> {
     let batch = attempt.batch;
-    let tasks = batch.settings.thread_count().min(SEGMENTS_AT_ONCE);
-    let session = Arc::new(SegmentSession::new(&batch.functions, batch.settings.memory_limit_bytes / PART_OF_LIMIT / tasks)?);
+    let tasks = attempt.settings.thread_count().min(SEGMENTS_AT_ONCE);
+    let session = Arc::new(SegmentSession::new(&batch.functions, attempt.settings.memory_limit_bytes / PART_OF_LIMIT / tasks)?);
     let gathering = Gathering { attempt, context, session, from, bucket_count, prepare };
     let (mut parts, mut lacking, mut damaged) = (Vec::new(), BTreeSet::new(), Vec::new());
     for share in gathering.read_shares(checkpoints, tasks).await? {

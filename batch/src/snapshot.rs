@@ -12,7 +12,9 @@ use types::{Result, Strategy};
 
 use crate::attempt::{Attempt, NewSnapshot};
 use crate::basis::{Basis, is_compared};
+use crate::beside::recompute_beside;
 use crate::compare::compared;
+use crate::draft::Draft;
 use crate::from_checkpoints::from_checkpoints;
 use crate::full::recomputed;
 use crate::increment::{Incremented, increment};
@@ -39,6 +41,10 @@ pub(crate) async fn make_snapshot(
     let (mut comparison, mut draft) = (None, None);
     let from = StatesFrom::decide(&attempt.view, request.mode);
     let incremented = match basis {
+        Basis::Archive(why) if attempt.is_beside => {
+            info!(view = %attempt.view.name, run = %attempt.run.id, why, "the run recomputes from the archive, beside others");
+            return recompute_beside(attempt, request, context).await;
+        }
         Basis::Archive(why) => Incremented::NotPossible(why.to_owned()),
         Basis::Checkpoints(why) => {
             info!(view = %attempt.view.name, run = %attempt.run.id, why, "the run begins with the first checkpoint");
@@ -49,8 +55,8 @@ pub(crate) async fn make_snapshot(
         }
         Basis::Snapshot(before) => increment(&attempt, *before, from, context).await?,
     };
-    let NewSnapshot { manifest, files, mut run, copies } = match incremented {
-        Incremented::Snapshot(snapshot) => *snapshot,
+    let made = match incremented {
+        Incremented::Snapshot(made) => *made,
         Incremented::Nothing => return skip(batch, state, attempt.run, context).await,
         Incremented::NotPossible(why) => {
             info!(view = %attempt.view.name, run = %attempt.run.id, why, "the run recomputes from the archive");
@@ -63,6 +69,18 @@ pub(crate) async fn make_snapshot(
             recomputed
         }
     };
+    publish_made(&attempt, made, comparison, draft, context).await
+}
+
+/// Publishes a snapshot that is written, and deletes what was saved of it on the way.
+pub(crate) async fn publish_made(
+    attempt: &Attempt<'_>,
+    made: NewSnapshot,
+    comparison: Option<Comparison>,
+    draft: Option<Draft>,
+    context: &RunContext<'_>,
+) -> Result<RunRecord> {
+    let (batch, NewSnapshot { manifest, files, mut run, copies }) = (attempt.batch, made);
     run.comparison = comparison;
     run.tiers = manifest.tiers().count() as i64;
     run.peak_memory_bytes = attempt.pool.peak_bytes() as i64;
@@ -78,13 +96,13 @@ pub(crate) async fn make_snapshot(
 }
 
 /// Compares what was recomputed or replayed with the snapshot before, where incremental runs keep one.
-async fn compare_recomputed(attempt: &Attempt<'_>, request: &RunRequest, made: &Manifest, context: &RunContext<'_>) -> Option<Comparison> {
+pub(crate) async fn compare_recomputed(attempt: &Attempt<'_>, request: &RunRequest, made: &Manifest, context: &RunContext<'_>) -> Option<Comparison> {
     let before = attempt.before.as_ref().filter(|_| request.compare)?;
     if !is_compared(attempt.state, &attempt.view, before, (attempt.inputs.t, request.mode)) {
         return None;
     }
     let began = Instant::now();
-    let compared = Box::pin(compared(attempt, before, &made.base, context));
+    let compared = Box::pin(compared(attempt, before, made, context));
     let Some(most) = RunLimits::from_definition(attempt.state, &attempt.run, request.mode).timeout() else { return Some(compared.await) };
     let too_long = |_| Comparison {
         seconds: began.elapsed().as_secs_f64(),

@@ -20,7 +20,7 @@ pub(crate) async fn tier_rows(
     edges_from: EdgesFrom,
     buckets: u32,
 ) -> Result<(Vec<BucketRows>, i64)> {
-    let threads = attempt.batch.settings.thread_count();
+    let threads = attempt.settings.thread_count();
     let (storage, view, shuffle) = (&attempt.batch.storage, &attempt.view, attempt.shuffle(buckets));
     let mut shares: Vec<Vec<BucketFile>> = vec![Vec::new(); threads];
     for (place, file) in tiers.iter().flat_map(|tier| &tier.files).enumerate() {

@@ -67,6 +67,8 @@ pub(crate) struct SnapshotWriter {
     pub(crate) version: u32,
     pub(crate) run: Uuid,
     pub(crate) rows: Rows,
+    /// Whether other runs of the version go on meanwhile.
+    pub(crate) is_beside: bool,
     pub(crate) floors: Floors,
     pub(crate) limit_bytes: usize,
     /// The number of buckets that are processed in parallel.
@@ -158,8 +160,9 @@ impl SnapshotWriter {
         let schema = self.plan.state_schema().clone();
         let (view, version, run) = (self.plan.view.clone(), self.version, self.run);
         let name = match self.rows {
-            Rows::Events => ObjectName::Bucket { view, version, run, bucket },
             Rows::Slice { number } => ObjectName::SliceBucket { view, version, run, slice: number, bucket },
+            _ if self.is_beside => ObjectName::Recomputed { view, version, run, bucket },
+            Rows::Events => ObjectName::Bucket { view, version, run, bucket },
             Rows::Tiers => ObjectName::Merged { view, version, run, bucket },
         };
         let writer = BucketWriter::begin(&self.storage, name, bucket, schema, metadata).await?;

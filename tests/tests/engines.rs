@@ -107,7 +107,7 @@ async fn settles(project: &Project, expected: &Table, what: &str) {
 async fn run_customers(project: &Project) {
     let began = Instant::now();
     while let Err(error) = project.ok(&["batch", "run", "customers"]) {
-        let is_held = error.to_string().contains("is being run by another process");
+        let is_held = error.to_string().contains("is being run already");
         assert!(is_held, "{error}");
         if began.elapsed() >= Duration::from_secs(90) {
             timed_out::fail(error);

@@ -23,6 +23,7 @@ fn record(started_at: Option<Micros>, ended_at: Option<Micros>, status: RunStatu
         peak_resident_bytes: 0,
         comparison: None,
         draft: None,
+        beside: false,
         error: None,
     }
 }

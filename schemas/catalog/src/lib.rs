@@ -13,7 +13,7 @@ pub use decide::{
     SnapshotFiles, StreamsRead, abandoned, add_redecoded, archive_file_of, archive_files, checkpoint_commit, checkpoints_after,
     collectable, compacted, compaction_commit, compactions, draft_to_resume, drop_versions, dropped_commit, expired_versions,
     failure_commit, give_up_commit, ledger_difference, may_have_left_files, orphans, orphans_commit, pin_of_replay, pins_of_runs,
-    publish_commit, replace_commit, run_lease, serve_version, skipped_commit, version_before, versions_commit,
+    publish_commit, recompute_lease, replace_commit, run_lease, serve_version, skipped_commit, version_before, versions_commit,
 };
 pub use records::{
     AlertProgress, AlertRunner, AlertTransition, AlertVersion, CheckpointRange, CheckpointRecord, CommittedTransition, Comparison,

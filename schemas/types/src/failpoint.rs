@@ -36,8 +36,16 @@ pub const SINKS: [&str; 2] = ["sinks.before_switch", "sinks.after_switch"];
 /// An alert: between the catalog's commit of a transition and the append of its record, and after that.
 pub const ALERTS: [&str; 2] = ["alert.after_commit", "alert.after_append"];
 /// A batch run.
-pub const BATCH: [&str; 7] =
-    ["run.leased", "run.begun", "run.segment", "run.bucket", "run.slice", "publish.before_commit", "publish.after_commit"];
+pub const BATCH: [&str; 8] = [
+    "run.leased",
+    "run.begun",
+    "run.segment",
+    "run.bucket",
+    "run.slice",
+    "run.recomputed",
+    "publish.before_commit",
+    "publish.after_commit",
+];
 /// A full run that is asked for, between what it recomputed and what it compares that with.
 pub const COMPARISON: [&str; 1] = ["run.compared"];
 /// A round of the collector.

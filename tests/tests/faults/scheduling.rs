@@ -137,7 +137,7 @@ async fn the_long_first_run_of_a_new_version_holds_up_no_run_of_the_served_one()
     let mut another = batch;
     another.worker = "another".into();
     let again = another.run(RunRequest { version: Some(2), ..request("v") }, Arc::new(now), &|_| {}).await.unwrap_err();
-    assert_eq!(again.to_string(), "version 2 of the view \"v\" is being run by another process");
+    assert_eq!(again.to_string(), "version 2 of the view \"v\" is being run already");
     gate.set(Way::Fine);
     until(&harness, |state| state.snapshot("v", 2).is_some()).await;
     stop.cancel();

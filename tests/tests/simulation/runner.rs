@@ -86,6 +86,7 @@ async fn recorded(held: &mut HeldLease<'_>, (view, version): (&str, u32)) -> Res
         peak_resident_bytes: 0,
         comparison: None,
         draft: None,
+        beside: false,
         error: None,
     };
     ctx.step("begins a run").await;

@@ -53,6 +53,7 @@ fn run(status: RunStatus, started_at: Micros, attempt: u32) -> RunRecord {
         peak_resident_bytes: 0,
         comparison: None,
         draft: None,
+        beside: false,
         error: None,
     }
 }

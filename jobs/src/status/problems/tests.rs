@@ -113,6 +113,7 @@ fn run(status: RunStatus, attempt: u32) -> RunRecord {
         peak_resident_bytes: 0,
         comparison: None,
         draft: None,
+        beside: false,
         error: (status == RunStatus::Failed).then(|| "the memory limit was reached".into()),
     }
 }

@@ -55,8 +55,8 @@ pub fn orphans<'n>(state: &CatalogState, listed: &'n [ObjectName]) -> Vec<&'n Ob
         Some(run) => match runs.get(&run) {
             Some(RunStatus::Requested | RunStatus::Running) => false,
             Some(RunStatus::Failed | RunStatus::Dropped | RunStatus::Skipped) => true,
-            // Its snapshot has none of its slices.
-            Some(RunStatus::Succeeded) if name.is_of_slice() => true,
+            // Its snapshot has none of its slices, and names what it has of the rest.
+            Some(RunStatus::Succeeded) if name.is_of_slice() || name.is_recomputed() => true,
             Some(RunStatus::Succeeded) | None => made_at(run).is_some_and(|made| made < state.orphaned_before),
         },
         None => name.made_at().is_some_and(|made| made < state.orphaned_before),

@@ -49,7 +49,7 @@ pub fn publish_commit(run: RunRecord, snapshot: SnapshotRecord, files: SnapshotF
     let ahead = Expect::CutNotBehind { view: snapshot.view.clone(), version: snapshot.version, cut: snapshot.cut.clone() };
     let not_marked_for_deletion = Expect::NotMarkedForDeletion { paths: written.iter().map(|file| file.path.clone()).collect() };
     let id = Uuid::from_u128(run.id.as_u128() ^ PUBLICATION);
-    let ended = RunRecord { status: RunStatus::Succeeded, ended_at: Some(now), error: None, ..run };
+    let ended = RunRecord { status: RunStatus::Succeeded, ended_at: Some(now), beside: false, error: None, ..run };
     let mut add: Vec<Add> = written.into_iter().map(Add::File).collect();
     if !carried_over.is_empty() {
         add.push(Add::TakeOver { run: run.id, paths: carried_over });
@@ -65,6 +65,12 @@ pub fn run_lease(view: &str, version: u32) -> String {
     format!("{RUNS}{view}@{version}")
 }
 
+/// Returns the name of the lease under which a view version is recomputed while its other runs go on. It holds none of
+/// them up; who publishes needs the [`run_lease`].
+pub fn recompute_lease(view: &str, version: u32) -> String {
+    format!("recompute/{view}@{version}")
+}
+
 /// Returns what the runs under way pin by their leases at `now`: what replays read.
 pub fn pins_of_runs(state: &CatalogState, now: Micros) -> impl Iterator<Item = &Vector> {
     let leases = state.leases.iter().filter(move |lease| lease.name.starts_with(RUNS) && lease.expires_at > now);
@@ -78,23 +84,29 @@ pub fn pin_of_replay<'s>(state: &'s CatalogState, stream: &str) -> Option<&'s Ve
     lease.and_then(|lease| lease.pin.as_ref())
 }
 
-/// Returns the lease that a run is made under: its version's, or the view's, as processes of 0.1 have it. The one that
-/// lives longer counts, if both are there.
+/// Returns the name of the lease that a run is made under.
+fn lease_name(run: &RunRecord) -> String {
+    let name = if run.beside { recompute_lease } else { run_lease };
+    name(&run.view, run.version)
+}
+
+/// Returns the lease that a run is made under: its own, or the view's, as processes of 0.1 have it. The one that lives
+/// longer counts, if both are there.
 fn lease_of<'s>(state: &'s CatalogState, run: &RunRecord) -> Option<&'s LeaseRecord> {
-    let names = [run_lease(&run.view, run.version), format!("{RUNS}{}", run.view)];
+    let names = [lease_name(run), format!("{RUNS}{}", run.view)];
     state.leases.iter().filter(|lease| names.contains(&lease.name)).max_by_key(|lease| lease.expires_at)
 }
 
 /// Returns the commit that closes a run as failed and takes its lease from `owner`, so that work in progress there can
 /// no longer publish. It is refused if the run has ended otherwise.
 pub fn failure_commit(id: Uuid, run: RunRecord, owner: &str, error: String, now: Micros) -> Commit {
-    let lease = run_lease(&run.view, run.version);
+    let lease = lease_name(&run);
     closing_commit(id, RunRecord { status: RunStatus::Failed, ended_at: Some(now), error: Some(error), ..run }, lease, owner)
 }
 
 /// The same for a run that could not publish because its version was dropped: it did not fail.
 pub fn dropped_commit(id: Uuid, run: RunRecord, owner: &str, now: Micros) -> Commit {
-    let lease = run_lease(&run.view, run.version);
+    let lease = lease_name(&run);
     closing_commit(id, RunRecord { status: RunStatus::Dropped, ended_at: Some(now), error: None, ..run }, lease, owner)
 }
 
@@ -134,7 +146,7 @@ pub fn abandoned(
         if lease.is_some_and(|lease| lease.expires_at > now && !is_dead(&lease.owner)) {
             return None;
         }
-        let (name, owner) = lease.map_or((run_lease(&run.view, run.version), ""), |lease| (lease.name.clone(), &*lease.owner));
+        let (name, owner) = lease.map_or((lease_name(run), ""), |lease| (lease.name.clone(), &*lease.owner));
         let error = Some("the process that ran it died before it was done".into());
         let failed = RunRecord { status: RunStatus::Failed, ended_at: Some(now), error, ..run.clone() };
         let mut commit = closing_commit(id(), failed, name, owner);

@@ -70,6 +70,7 @@ fn run(number: u128, status: RunStatus, cut: &str) -> RunRecord {
         peak_resident_bytes: 0,
         comparison: None,
         draft: None,
+        beside: false,
         error: Some("of an earlier attempt".into()),
     }
 }

@@ -59,6 +59,10 @@ pub struct RunRecord {
     /// What a recomputation has saved so far.
     #[serde(default)]
     pub draft: Option<RunDraft>,
+    /// Whether it recomputes beside incremental runs of its version, under a lease of its own
+    /// ([`recompute_lease`](crate::recompute_lease)). False again once it only has to add what they added meanwhile.
+    #[serde(default)]
+    pub beside: bool,
     pub error: Option<String>,
 }
 
@@ -140,6 +144,7 @@ impl RunRecord {
             peak_resident_bytes: 0,
             comparison: None,
             draft: None,
+            beside: false,
             error: None,
         }
     }

@@ -10,7 +10,7 @@ use types::tiles::Micros;
 use types::{Error, Result};
 
 /// The format that this version reads and writes: the number of its migrations.
-pub(super) const FORMAT: i64 = 17;
+pub(super) const FORMAT: i64 = 18;
 
 /// The one row of `meta`.
 pub(super) struct MetaRow {

@@ -24,6 +24,7 @@ const MIGRATIONS: [&str; FORMAT as usize] = [
     include_str!("migrations/0015_alert_runners.sql"),
     include_str!("migrations/0016_definitions_by_revision.sql"),
     include_str!("migrations/0017_drafts.sql"),
+    include_str!("migrations/0018_beside.sql"),
 ];
 
 /// An arbitrary number: processes that open a catalog at the same time migrate one at a time.

@@ -35,7 +35,7 @@ macro_rules! columns {
     () => {
         "run.id, run.added_revision, run.view_name, run.version, run.status, run.scheduled_for, run.attempt, run.started_at, run.ended_at,
         run.cut, run.strategy, run.events_read, run.bytes_read, run.rows_written, run.bytes_written, run.tiers, run.peak_memory_bytes,
-        run.peak_resident_bytes, run.comparison, run.draft, run.error"
+        run.peak_resident_bytes, run.comparison, run.draft, run.beside, run.error"
     };
 }
 
@@ -105,7 +105,8 @@ pub(super) async fn status(session: &mut Session, id: Uuid) -> Result<Option<Run
 /// Returns the history, newest first.
 pub(super) async fn history(session: &mut Session, view: Option<&str>, limit: i64) -> Result<Vec<RunRecord>> {
     let sql = "SELECT id, view_name, version, status, scheduled_for, attempt, started_at, ended_at, cut, strategy,
-            events_read, bytes_read, rows_written, bytes_written, tiers, peak_memory_bytes, peak_resident_bytes, comparison, draft, error
+            events_read, bytes_read, rows_written, bytes_written, tiers, peak_memory_bytes, peak_resident_bytes, comparison, draft,
+            beside, error
         FROM run WHERE $1 = '' OR view_name = $1 ORDER BY added_revision DESC, id LIMIT $2";
     session.rows(sql, values![view.unwrap_or_default(), limit]).await?.iter().map(record).collect()
 }
@@ -115,15 +116,15 @@ pub(super) async fn put(session: &mut Session, run: &RunRecord, revision: Revisi
     let sql =
         "INSERT INTO run (id, added_revision, view_name, version, status, scheduled_for, attempt, started_at, ended_at, cut, strategy,
             events_read, rows_written, bytes_written, peak_memory_bytes, error, bytes_read, tiers, peak_resident_bytes, comparison,
-            differences, draft)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
+            differences, draft, beside)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)
         ON CONFLICT (id) DO UPDATE SET view_name = excluded.view_name, version = excluded.version, status = excluded.status,
             scheduled_for = excluded.scheduled_for, attempt = excluded.attempt, started_at = excluded.started_at,
             ended_at = excluded.ended_at, cut = excluded.cut, strategy = excluded.strategy, events_read = excluded.events_read,
             rows_written = excluded.rows_written, bytes_written = excluded.bytes_written,
             peak_memory_bytes = excluded.peak_memory_bytes, error = excluded.error, bytes_read = excluded.bytes_read,
             tiers = excluded.tiers, peak_resident_bytes = excluded.peak_resident_bytes, comparison = excluded.comparison,
-            differences = excluded.differences, draft = excluded.draft";
+            differences = excluded.differences, draft = excluded.draft, beside = excluded.beside";
     let comparison = run.comparison.as_ref().map(serde_json::to_string).transpose()?;
     let draft = run.draft.as_ref().map(serde_json::to_string).transpose()?;
     let values = values![
@@ -149,6 +150,7 @@ pub(super) async fn put(session: &mut Session, run: &RunRecord, revision: Revisi
         comparison.as_deref(),
         run.comparison.as_ref().and_then(Comparison::found),
         draft.as_deref(),
+        run.beside,
     ];
     session.execute(sql, values).await.map(drop)
 }
@@ -174,6 +176,7 @@ fn record(row: &Row) -> Result<RunRecord> {
         peak_resident_bytes: row.integer("peak_resident_bytes")?,
         comparison: row.text_or_null("comparison")?.map(|text| serde_json::from_str(&text)).transpose()?,
         draft: row.text_or_null("draft")?.map(|text| serde_json::from_str(&text)).transpose()?,
+        beside: row.flag("beside")?,
         error: row.text_or_null("error")?,
     })
 }

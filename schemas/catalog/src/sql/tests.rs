@@ -196,6 +196,7 @@ fn run(view: &str) -> RunRecord {
         peak_resident_bytes: 0,
         comparison: None,
         draft: None,
+        beside: false,
         error: None,
     }
 }

@@ -33,6 +33,11 @@ pub enum ObjectName {
     Merged { view: Arc<str>, version: u32, run: Uuid, bucket: u32 },
     /// `snapshots/<view>/<version>/<run>/joined/<bucket>.parquet`: rows of a linked view's materialised join.
     Joined { view: Arc<str>, version: u32, run: Uuid, bucket: u32 },
+    /// `snapshots/<view>/<version>/<run>/recomputed/<bucket>.parquet`: all states up to where a recomputation began
+    /// that went on beside other runs.
+    Recomputed { view: Arc<str>, version: u32, run: Uuid, bucket: u32 },
+    /// `snapshots/<view>/<version>/<run>/recomputed/joined/<bucket>.parquet`: the join over these.
+    RecomputedJoined { view: Arc<str>, version: u32, run: Uuid, bucket: u32 },
     /// `snapshots/<view>/<version>/<run>/manifest.json`
     Manifest { view: Arc<str>, version: u32, run: Uuid },
     /// `snapshots/<view>/<version>/<run>/slices/<slice>/<bucket>.parquet`: states of a part of the archive, for the
@@ -48,9 +53,12 @@ impl ObjectName {
             ObjectName::Archive { .. } | ObjectName::RebuiltArchive { .. } => FileKind::Archive,
             ObjectName::DeadLetters { .. } | ObjectName::RebuiltDeadLetters { .. } => FileKind::DeadLetters,
             ObjectName::States { .. } | ObjectName::RebuiltStates { .. } => FileKind::States,
-            ObjectName::Bucket { .. } | ObjectName::Merged { .. } | ObjectName::Joined { .. } | ObjectName::SliceBucket { .. } => {
-                FileKind::Snapshot
-            }
+            ObjectName::Bucket { .. }
+            | ObjectName::Merged { .. }
+            | ObjectName::Joined { .. }
+            | ObjectName::Recomputed { .. }
+            | ObjectName::RecomputedJoined { .. }
+            | ObjectName::SliceBucket { .. } => FileKind::Snapshot,
             ObjectName::Manifest { .. } | ObjectName::Draft { .. } => FileKind::Manifest,
         }
     }
@@ -72,6 +80,8 @@ impl ObjectName {
             ObjectName::Bucket { run, .. }
             | ObjectName::Merged { run, .. }
             | ObjectName::Joined { run, .. }
+            | ObjectName::Recomputed { run, .. }
+            | ObjectName::RecomputedJoined { run, .. }
             | ObjectName::Manifest { run, .. }
             | ObjectName::SliceBucket { run, .. }
             | ObjectName::Draft { run, .. } => Some(*run),
@@ -82,6 +92,11 @@ impl ObjectName {
     /// Whether it is of a part of the archive that a recomputation saved.
     pub fn is_of_slice(&self) -> bool {
         matches!(self, ObjectName::SliceBucket { .. } | ObjectName::Draft { .. })
+    }
+
+    /// Whether a recomputation wrote it that went on beside other runs, before it added what those had added.
+    pub fn is_recomputed(&self) -> bool {
+        matches!(self, ObjectName::Recomputed { .. } | ObjectName::RecomputedJoined { .. })
     }
 
     /// Returns when a checkpoint's file got its name. `None` for a run's files: a run may take long, and publishes
@@ -106,6 +121,8 @@ impl ObjectName {
             ObjectName::Bucket { view, .. }
             | ObjectName::Merged { view, .. }
             | ObjectName::Joined { view, .. }
+            | ObjectName::Recomputed { view, .. }
+            | ObjectName::RecomputedJoined { view, .. }
             | ObjectName::Manifest { view, .. }
             | ObjectName::SliceBucket { view, .. }
             | ObjectName::Draft { view, .. } => Some(view),
@@ -164,6 +181,12 @@ impl fmt::Display for ObjectName {
             ObjectName::Joined { view, version, run, bucket } => {
                 write!(f, "snapshots/{}/{version}/{run}/joined/{bucket:05}.parquet", Escaped(view))
             }
+            ObjectName::Recomputed { view, version, run, bucket } => {
+                write!(f, "snapshots/{}/{version}/{run}/recomputed/{bucket:05}.parquet", Escaped(view))
+            }
+            ObjectName::RecomputedJoined { view, version, run, bucket } => {
+                write!(f, "snapshots/{}/{version}/{run}/recomputed/joined/{bucket:05}.parquet", Escaped(view))
+            }
             ObjectName::Manifest { view, version, run } => write!(f, "snapshots/{}/{version}/{run}/manifest.json", Escaped(view)),
             ObjectName::SliceBucket { view, version, run, slice, bucket } => {
                 write!(f, "snapshots/{}/{version}/{run}/slices/{slice:05}/{bucket:05}.parquet", Escaped(view))
@@ -220,8 +243,13 @@ fn parse(text: &str) -> Option<ObjectName> {
             match *folder {
                 "merged" => Some(ObjectName::Merged { view, version, run, bucket }),
                 "joined" => Some(ObjectName::Joined { view, version, run, bucket }),
+                "recomputed" => Some(ObjectName::Recomputed { view, version, run, bucket }),
                 _ => None,
             }
+        }
+        ["snapshots", view, version, run, "recomputed", "joined", file] => {
+            let (view, version, run) = (unescape(view)?, version.parse().ok()?, Uuid::try_parse(run).ok()?);
+            Some(ObjectName::RecomputedJoined { view, version, run, bucket: file.strip_suffix(".parquet")?.parse().ok()? })
         }
         ["snapshots", view, version, run, "slices", slice, file] => {
             let (view, version, run) = (unescape(view)?, version.parse().ok()?, Uuid::try_parse(run).ok()?);

@@ -23,7 +23,7 @@ const NO_SPACE: &str = "No space left";
 /// (`SQLITE_IOERR_SHMSIZE`).
 const SQLITE_HAS_NO_SPACE: [&str; 3] = ["disk is full", "unable to open database file", "disk I/O error"];
 /// A run that ended on the full disk may not have been able to release its lease, which then expires.
-const LEASE_IS_HELD: &str = "is being run by another process";
+const LEASE_IS_HELD: &str = "is being run already";
 
 /// What is tried while the disk is full.
 #[derive(Debug, Clone)]

@@ -483,6 +483,7 @@ fn run_of(view: &str) -> RunRecord {
         peak_resident_bytes: 0,
         comparison: None,
         draft: None,
+        beside: false,
         error: None,
     }
 }

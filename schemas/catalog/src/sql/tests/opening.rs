@@ -101,6 +101,7 @@ async fn an_older_format_is_migrated(test: &TestCatalog) {
         "ALTER TABLE run DROP COLUMN differences",
         "DROP INDEX run_recomputed",
         "ALTER TABLE run DROP COLUMN draft",
+        "ALTER TABLE run DROP COLUMN beside",
     ];
     for drop in later {
         test.tamper(drop).await;

@@ -70,6 +70,7 @@ async fn every_record_is_read_back_as_it_was_written(test: &TestCatalog) {
         peak_resident_bytes: 8,
         comparison: Some(comparison(2, None)),
         draft: Some(RunDraft { path: "d".into(), bytes: 9, checksum: u32::MAX, events: 10, resumed: 11 }),
+        beside: true,
         error: Some("out of memory".into()),
         ..run("v")
     };

@@ -1,0 +1,191 @@
+//! The leases of a run. Most runs hold their version's lease from beginning to end, so that they exclude each other.
+//! One that recomputes beside the others lets it go meanwhile, and excludes only others that would do so:
+//!
+//! ```text
+//! run/v@1         |--|  held by other runs, one after the other  |-------| published
+//! recompute/v@1     |--------------------------------------------------|
+//! ```
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use catalog::{Catalog, Expect, LeaseRecord, recompute_lease, run_lease};
+use engine::fresh::ViewVersion;
+use tracing::warn;
+use types::tiles::{Clock, Micros};
+use types::vector::Vector;
+use types::{Error, ErrorKind, Result};
+
+use crate::layer::Batch;
+use crate::lease::KeepLease;
+
+/// How often a run that has recomputed looks whether the other run of its version has ended.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The view versions whose lease a run of this process holds, or tries to acquire. A lease alone does not exclude
+/// another run of the process that owns it. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct VersionsHeld(Arc<Mutex<BTreeSet<ViewVersion>>>);
+
+impl VersionsHeld {
+    /// `None` if a run of this process holds the version.
+    fn hold(&self, version: &ViewVersion) -> Option<VersionHeld> {
+        lock(&self.0).insert(version.clone()).then(|| VersionHeld { versions: self.clone(), version: version.clone() })
+    }
+}
+
+/// Until it is dropped, no other run of the process has the version.
+struct VersionHeld {
+    versions: VersionsHeld,
+    version: ViewVersion,
+}
+
+impl Drop for VersionHeld {
+    fn drop(&mut self) {
+        lock(&self.versions.0).remove(&self.version);
+    }
+}
+
+/// The lease of a view version, held.
+pub(crate) struct RunLease {
+    kept: KeepLease,
+    _version: VersionHeld,
+}
+
+impl RunLease {
+    pub(crate) fn expect(&self, now: Micros) -> Expect {
+        self.kept.expect(now)
+    }
+}
+
+/// The leases that a run holds.
+pub(crate) struct RunLeases {
+    catalog: Catalog,
+    owner: String,
+    ttl: Duration,
+    clock: Clock,
+    version: ViewVersion,
+    versions: VersionsHeld,
+    held: Mutex<Held>,
+}
+
+struct Held {
+    run: Option<RunLease>,
+    recompute: Option<KeepLease>,
+}
+
+impl RunLeases {
+    /// Acquires the lease of a view version. `None` if another run has it.
+    pub(crate) async fn acquire(batch: &Batch, version: ViewVersion, clock: &Clock, pin: Option<Vector>) -> Result<Option<RunLeases>> {
+        let leases = RunLeases {
+            catalog: batch.catalog.clone(),
+            owner: batch.worker.clone(),
+            ttl: batch.settings.lease,
+            clock: clock.clone(),
+            version,
+            versions: batch.versions_held.clone(),
+            held: Mutex::new(Held { run: None, recompute: None }),
+        };
+        let Some(run) = leases.acquire_run(pin).await? else { return Ok(None) };
+        leases.put_run(run);
+        Ok(Some(leases))
+    }
+
+    /// Acquires the lease of the version again, however long other runs have it.
+    pub(crate) async fn acquire_run_again(&self) -> Result<RunLease> {
+        loop {
+            match self.acquire_run(None).await {
+                Ok(Some(run)) => return Ok(run),
+                Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::Unavailable => {
+                    warn!(view = %self.version.name, %error, "the lease of a run could not be acquired; trying again")
+                }
+                Err(error) => return Err(error),
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Acquires the lease for recomputing beside other runs. False if another run has it.
+    pub(crate) async fn acquire_recompute(&self) -> Result<bool> {
+        let name = recompute_lease(&self.version.name, self.version.version);
+        let lease = self.keep(&name, None).await?;
+        let is_acquired = lease.is_some();
+        lock(&self.held).recompute = lease;
+        Ok(is_acquired)
+    }
+
+    /// From now on the run works under its other lease.
+    pub(crate) fn take_run(&self) -> Option<RunLease> {
+        lock(&self.held).run.take()
+    }
+
+    pub(crate) fn put_run(&self, run: RunLease) {
+        lock(&self.held).run = Some(run);
+    }
+
+    /// Whether other runs of the version may hold its lease.
+    pub(crate) fn is_beside(&self) -> bool {
+        let held = lock(&self.held);
+        held.run.is_none() && held.recompute.is_some()
+    }
+
+    /// The lease that the run works under.
+    pub(crate) fn current(&self) -> Result<LeaseRecord> {
+        let held = lock(&self.held);
+        let kept = held.run.as_ref().map(|run| &run.kept).or(held.recompute.as_ref());
+        kept.map(KeepLease::current).ok_or_else(|| Error::internal("a run without a lease"))
+    }
+
+    /// That the run still holds its lease.
+    pub(crate) fn expect(&self, now: Micros) -> Result<Expect> {
+        let LeaseRecord { name, owner, epoch, .. } = self.current()?;
+        Ok(Expect::Lease { name, owner, epoch, now })
+    }
+
+    /// That no other run recomputes beside others meanwhile.
+    pub(crate) fn expect_recompute(&self, now: Micros) -> Option<Expect> {
+        lock(&self.held).recompute.as_ref().map(|kept| kept.expect(now))
+    }
+
+    pub(crate) async fn release(&self) {
+        let (run, recompute) = {
+            let mut held = lock(&self.held);
+            (held.run.take(), held.recompute.take())
+        };
+        if let Some(recompute) = recompute {
+            self.release_lease(recompute).await;
+        }
+        if let Some(run) = run {
+            self.release_run(run).await;
+        }
+    }
+
+    pub(crate) async fn release_run(&self, run: RunLease) {
+        let RunLease { kept, _version } = run;
+        self.release_lease(kept).await;
+    }
+
+    async fn release_lease(&self, kept: KeepLease) {
+        let lease = kept.stop().await;
+        if let Err(error) = self.catalog.release_lease(&lease).await {
+            warn!(view = %self.version.name, lease = %lease.name, %error, "the lease of a run was not released and will expire");
+        }
+    }
+
+    async fn acquire_run(&self, pin: Option<Vector>) -> Result<Option<RunLease>> {
+        let Some(version) = self.versions.hold(&self.version) else { return Ok(None) };
+        let kept = self.keep(&run_lease(&self.version.name, self.version.version), pin).await?;
+        Ok(kept.map(|kept| RunLease { kept, _version: version }))
+    }
+
+    async fn keep(&self, name: &str, pin: Option<Vector>) -> Result<Option<KeepLease>> {
+        let lease = self.catalog.acquire_fenced_lease(name, &self.owner, self.ttl, (self.clock)(), pin).await?;
+        Ok(lease.map(|lease| KeepLease::start(self.catalog.clone(), lease, self.ttl, self.clock.clone())))
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
