@@ -123,8 +123,11 @@ async fn compare_with_published(
 ) -> Result<Option<Comparison>> {
     let batch = attempt.batch;
     let name = format!("compare/{}@{}", attempt.view.name, attempt.view.version);
-    let lease = batch.catalog.acquire_fenced_lease(&name, &batch.worker, batch.settings.lease, (context.clock)(), Some(Vector::new())).await?;
-    let Some(lease) = lease else { return Err(Error::conflict("another run compares what it recomputed").with("view", &attempt.view.name)) };
+    let lease =
+        batch.catalog.acquire_fenced_lease(&name, &batch.worker, batch.settings.lease, (context.clock)(), Some(Vector::new())).await?;
+    let Some(lease) = lease else {
+        return Err(Error::conflict("another run compares what it recomputed").with("view", &attempt.view.name));
+    };
     let pinned = KeepLease::start(batch.catalog.clone(), lease, batch.settings.lease, context.clock.clone());
     let state = batch.catalog.state().await?;
     let later = later_attempt(attempt, &state, request, 0).await;

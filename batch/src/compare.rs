@@ -108,8 +108,9 @@ async fn compare(
         false => sides.states(&recomputed, base.bucket_count, context).await?.into_iter().map(Recomputed::AddedTo).collect(),
     };
     failpoint::hit("run.compared")?;
-    let buckets = stream::iter(of_kept.into_iter().zip(of_recomputed)).map(|(kept, recomputed)| sides.compare_bucket(kept, recomputed));
-    let mut buckets = std::pin::pin!(buckets.buffered(threads));
+    // Collected first: a closure in the stream would make this future one that cannot be spawned.
+    let buckets: Vec<_> = of_kept.into_iter().zip(of_recomputed).map(|(kept, recomputed)| sides.compare_bucket(kept, recomputed)).collect();
+    let mut buckets = std::pin::pin!(stream::iter(buckets).buffered(threads));
     let mut all = ComparedRows::default();
     while let Some(found) = buckets.try_next().await? {
         all.add(found);

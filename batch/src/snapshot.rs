@@ -96,7 +96,12 @@ pub(crate) async fn publish_made(
 }
 
 /// Compares what was recomputed or replayed with the snapshot before, where incremental runs keep one.
-pub(crate) async fn compare_recomputed(attempt: &Attempt<'_>, request: &RunRequest, made: &Manifest, context: &RunContext<'_>) -> Option<Comparison> {
+pub(crate) async fn compare_recomputed(
+    attempt: &Attempt<'_>,
+    request: &RunRequest,
+    made: &Manifest,
+    context: &RunContext<'_>,
+) -> Option<Comparison> {
     let before = attempt.before.as_ref().filter(|_| request.compare)?;
     if !is_compared(attempt.state, &attempt.view, before, (attempt.inputs.t, request.mode)) {
         return None;

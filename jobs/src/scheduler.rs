@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use batch::{Batch, RunRequest, RunTime};
+use batch::{Batch, Beside, RunRequest, RunTime};
 use catalog::{CatalogState, RunStatus, abandoned, expired_versions, versions_commit};
 use committed::registry::Registry;
 use tokio::time::MissedTickBehavior;
@@ -24,12 +24,15 @@ pub(crate) use due::{due_runs, newest_runs};
 pub use due_check::DueCheck;
 pub use rebuild_states::Tried;
 
-use due::to_begin;
+use due::{extra_places, may_recompute_beside, to_begin};
 use rebuild_states::rebuild_states;
-use under_way::RunsUnderWay;
+use under_way::{RunsUnderWay, UnderWay};
 
 /// How often the catalog is checked for due runs.
 const LOOK: Duration = Duration::from_secs(1);
+/// Where there is one place for runs, and one in it recomputes beside others of its version, those have this part of
+/// the memory.
+const PART_OF_OTHERS: usize = 4;
 /// After a stop is asked for, a run in progress may take this long to finish. Then it is given up, and is due again.
 const RUN_FINISHES_WITHIN: Duration = Duration::from_secs(5);
 
@@ -104,9 +107,23 @@ impl Scheduler {
         let count: usize = begin.iter().map(Vec::len).sum();
         metrics::gauge!("basestream_batch_runs_queued").set(queue.len().saturating_sub(count) as f64);
         for together in begin {
-            let place = under_way.new_place();
-            for (batch, due) in self.layers(&together).into_iter().zip(together) {
-                under_way.begin(place, due.clone(), run_one(batch, (self.clock.clone(), self.event_clock), due, stop.clone()));
+            let leaves_full_every = !may_recompute_beside(under_way.runs(), &together, self.max_concurrent_runs);
+            let is_extra = extra_places(under_way.runs(), self.max_concurrent_runs) > 0;
+            let slot = under_way.new_place();
+            for (batch, due) in self.layers(&together, is_extra).into_iter().zip(together) {
+                let beside = Beside { memory_limit_bytes: self.memory_beside(&batch), ..Beside::default() };
+                let run = UnderWay { slot, due: due.clone(), is_beside: beside.is_beside.clone() };
+                let t = if self.event_clock { RunTime::EventClock } else { RunTime::At((self.clock)()) };
+                let request = RunRequest {
+                    version: Some(due.version),
+                    requested: due.requested,
+                    scheduled_for: due.scheduled_for,
+                    attempt: due.attempt,
+                    leaves_full_every,
+                    beside,
+                    ..RunRequest::new(due.view, t)
+                };
+                under_way.begin(run, run_one(batch, self.clock.clone(), request, due.reason, stop.clone()));
             }
         }
         Ok(())
@@ -119,9 +136,17 @@ impl Scheduler {
         of_place
     }
 
+    /// The memory of a run that recomputes beside others. Where there is one place, they have the rest of it.
+    fn memory_beside(&self, batch: &Batch) -> Option<usize> {
+        (self.max_concurrent_runs <= 1).then(|| batch.settings.memory_limit_bytes - batch.settings.memory_limit_bytes / PART_OF_OTHERS)
+    }
+
     /// The batch layer for each of the runs that begin at one place.
-    fn layers(&self, together: &[Due]) -> Vec<Batch> {
-        let of_place = self.batch_of_a_place();
+    fn layers(&self, together: &[Due], is_extra: bool) -> Vec<Batch> {
+        let mut of_place = self.batch_of_a_place();
+        if is_extra {
+            of_place.settings.memory_limit_bytes /= PART_OF_OTHERS;
+        }
         match together.first().and_then(|due| due.scans.as_ref()) {
             Some(stream) if together.len() > 1 => of_place.sharing_scan(stream, together.len()),
             _ => vec![of_place],
@@ -186,16 +211,9 @@ impl Scheduler {
     }
 }
 
-async fn run_one(batch: Batch, (clock, event_clock): (Clock, bool), due: Due, stop: CancellationToken) {
-    let t = if event_clock { RunTime::EventClock } else { RunTime::At(clock()) };
-    info!(view = %due.view, attempt = due.attempt, reason = due.reason, "run is due");
-    let request = RunRequest {
-        version: Some(due.version),
-        requested: due.requested,
-        scheduled_for: due.scheduled_for,
-        attempt: due.attempt,
-        ..RunRequest::new(due.view.clone(), t)
-    };
+async fn run_one(batch: Batch, clock: Clock, request: RunRequest, reason: &'static str, stop: CancellationToken) {
+    let (view, attempt) = (request.view.clone(), request.attempt);
+    info!(%view, attempt, reason, "run is due");
     let given_up = async {
         stop.cancelled().await;
         tokio::time::sleep(RUN_FINISHES_WITHIN).await;
@@ -204,8 +222,8 @@ async fn run_one(batch: Batch, (clock, event_clock): (Clock, bool), due: Due, st
         Ok(run) if run.status == RunStatus::Skipped => info!(view = %run.view, run = %run.id, "run skipped: nothing is new"),
         Ok(run) => info!(view = %run.view, run = %run.id, events = run.events_read, rows = run.rows_written, "run succeeded"),
         Err(error) if error.kind() == ErrorKind::Conflict => {
-            info!(view = %due.view, %error, "the run was not published: another process has it, or its version was dropped")
+            info!(%view, %error, "the run was not published: another process has it, or its version was dropped")
         }
-        Err(error) => warn!(view = %due.view, attempt = due.attempt, %error, "run failed"),
+        Err(error) => warn!(%view, attempt, %error, "run failed"),
     }
 }

@@ -14,6 +14,8 @@ use engine::fresh::ViewVersion;
 use types::Strategy;
 use types::tiles::Micros;
 
+use super::under_way::UnderWay;
+
 /// A failed run is retried after 5 s, 10 s, 20 s and so on up to 10 min, this many times; then at its next due time. A
 /// view that has no due time, or no snapshot to answer from meanwhile, is retried until a run succeeds.
 const ATTEMPTS: u32 = 8;
@@ -41,6 +43,9 @@ pub struct Due {
     pub reason: &'static str,
     /// The stream whose archive it recomputes from, as far as that is known before it begins, if it reads no other.
     pub scans: Option<Arc<str>>,
+    /// Whether it recomputes from the archive although it could add to a snapshot, as far as that is known before it
+    /// begins. Then other runs of the version go on.
+    pub is_full_every: bool,
 }
 
 /// A place among the runs that a process makes at a time. Runs that share a scan have one place together.
@@ -67,11 +72,13 @@ impl Due {
 /// Nobody reads a kept version: its runs come last.
 pub(crate) fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<Due> {
     let is_of = |run: &RunRecord, view: &LiveView| run.view == view.name && run.version == view.version;
-    let busy = |view: &LiveView| state.runs.iter().any(|run| run.status == RunStatus::Running && is_of(run, view));
+    let is_alone = |run: &&RunRecord| run.status == RunStatus::Running && !run.beside;
+    let busy = |view: &LiveView| state.runs.iter().filter(is_alone).any(|run| is_of(run, view));
     let due = registry.views.iter().filter(|view| !busy(view)).filter_map(|view| Some((view, due(state, registry, view, now)?)));
     let sized = |(view, due): (&LiveView, Due)| {
-        let (events, scans) = (events_to_read(state, view, now), scanned(state, view, now).filter(|_| due.attempt == 1));
-        (view.status == DefinitionStatus::Kept, Due { events, scans, ..due })
+        let scans = scanned(state, view, now).filter(|_| due.attempt == 1);
+        let (events, is_full_every) = (events_to_read(state, view, now), is_recomputed_beside(state, view, now));
+        (view.status == DefinitionStatus::Kept, Due { events, scans, is_full_every, ..due })
     };
     let mut due: Vec<(bool, Due)> = due.map(sized).collect();
     due.sort_by_key(|(is_kept, due)| (*is_kept, due.would_end()));
@@ -80,13 +87,16 @@ pub(crate) fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -
 
 /// Returns which of the queued runs begin now, beside those that the process has under way: at `most` places in all,
 /// one per view version, in the queue's order. Those that begin at one place share a scan: with a run that recomputes
-/// from a stream's archive begin the others that do. Long runs leave one place to the others, if there are several.
-pub(super) fn to_begin<'d>(queue: &'d [Due], under_way: &[(RunSlot, Due)], most: usize) -> Vec<Vec<&'d Due>> {
-    let mut versions: BTreeSet<ViewVersion> = under_way.iter().map(|(_, due)| due.view_version()).collect();
-    let taken: BTreeSet<RunSlot> = under_way.iter().map(|(place, _)| *place).collect();
-    let of_long: BTreeSet<RunSlot> = under_way.iter().filter(|(_, due)| due.is_long()).map(|(place, _)| *place).collect();
-    let mut places = most.saturating_sub(taken.len());
-    let mut places_of_long = if most > 1 { most - 1 } else { most }.saturating_sub(of_long.len());
+/// from a stream's archive begin the others that do. Long runs leave one place to the others, if there are several. If
+/// there is only one, and a run in it recomputes beside others of its version, there is one more for the others.
+pub(super) fn to_begin<'d>(queue: &'d [Due], under_way: &[UnderWay], most: usize) -> Vec<Vec<&'d Due>> {
+    let holding = under_way.iter().filter(|run| !run.is_beside());
+    let mut versions: BTreeSet<ViewVersion> = holding.map(|run| run.due.view_version()).collect();
+    let taken: BTreeSet<RunSlot> = under_way.iter().map(|run| run.slot).collect();
+    let of_long: BTreeSet<RunSlot> = under_way.iter().filter(|run| run.due.is_long()).map(|run| run.slot).collect();
+    let mut places = (most + extra_places(under_way, most)).saturating_sub(taken.len());
+    let most_long = if most > 1 { most - 1 } else { most + extra_places(under_way, most) };
+    let mut places_of_long = most_long.saturating_sub(of_long.len());
     let mut begin = Vec::new();
     for (at, due) in queue.iter().enumerate() {
         if places == 0 || (due.is_long() && places_of_long == 0) || !versions.insert(due.view_version()) {
@@ -106,6 +116,22 @@ pub(super) fn to_begin<'d>(queue: &'d [Due], under_way: &[(RunSlot, Due)], most:
     begin
 }
 
+/// How many places there are beyond `most`.
+pub(super) fn extra_places(under_way: &[UnderWay], most: usize) -> usize {
+    usize::from(most == 1 && slots_beside(under_way) > 0)
+}
+
+/// Whether a run that begins now may recompute beside others of its version: of several places, one remains for those.
+pub(super) fn may_recompute_beside(under_way: &[UnderWay], begin: &[Due], most: usize) -> bool {
+    let expected: BTreeSet<RunSlot> = under_way.iter().filter(|run| run.is_beside() || run.due.is_full_every).map(|run| run.slot).collect();
+    let begins = usize::from(begin.iter().any(|due| due.is_full_every));
+    expected.len() + begins <= most.saturating_sub(1).max(1)
+}
+
+fn slots_beside(under_way: &[UnderWay]) -> usize {
+    under_way.iter().filter(|run| run.is_beside()).map(|run| run.slot).collect::<BTreeSet<_>>().len()
+}
+
 /// Returns the stream whose archive a run of the view recomputes from, if that is known before it begins and the view
 /// reads no other. A run that adds to its snapshot after all leaves the scan to the others.
 fn scanned(state: &CatalogState, view: &LiveView, now: Micros) -> Option<Arc<str>> {
@@ -114,12 +140,22 @@ fn scanned(state: &CatalogState, view: &LiveView, now: Micros) -> Option<Arc<str
         _ if view.definition.timeout.is_some() => false,
         Some(Strategy::Stream) => false,
         Some(Strategy::Full) => true,
-        _ => state.snapshot(&view.name, view.version).is_none() || is_full_run_due(state, view, now),
+        _ => state.snapshot(&view.name, view.version).is_none() || is_recomputed_beside(state, view, now),
     };
     match &view.streams()[..] {
         [stream] if recomputes => Some(stream.clone()),
         _ => None,
     }
+}
+
+/// Whether a run recomputes because `full_every` has passed, as far as that is known before it begins.
+fn is_recomputed_beside(state: &CatalogState, view: &LiveView, now: Micros) -> bool {
+    let is_at_it = |run: &RunRecord| run.view == view.name && run.version == view.version && run.beside && run.status == RunStatus::Running;
+    let is_added_to = view.definition.strategy != Some(Strategy::Full) && view.status != DefinitionStatus::Kept;
+    is_added_to
+        && state.snapshot(&view.name, view.version).is_some()
+        && is_full_run_due(state, view, now)
+        && !state.runs.iter().any(is_at_it)
 }
 
 /// Whether `full_every` has passed since the last full run that the catalog remembers.
@@ -133,7 +169,7 @@ fn is_full_run_due(state: &CatalogState, view: &LiveView, now: Micros) -> bool {
 
 /// The archived events that a run has to read: those since the snapshot's cut, or all that can still count.
 fn events_to_read(state: &CatalogState, view: &LiveView, now: Micros) -> i64 {
-    let is_added_to = view.definition.strategy != Some(Strategy::Full);
+    let is_added_to = view.definition.strategy != Some(Strategy::Full) && !is_recomputed_beside(state, view, now);
     let snapshot = state.snapshot(&view.name, view.version).filter(|_| is_added_to);
     match snapshot.and_then(|snapshot| checkpoints_after(state, &view.streams(), &snapshot.cut).ok()) {
         Some(checkpoints) => events_of(state, view, &checkpoints),
@@ -152,6 +188,7 @@ fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) 
         attempt: 1,
         reason: "",
         scans: None,
+        is_full_every: false,
     };
     if let Some(requested) = request(state, registry, view) {
         let since = requested_at(requested).unwrap_or(now);

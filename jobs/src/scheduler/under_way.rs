@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::fresh::ViewVersion;
 use tokio::task::{Id, JoinSet};
@@ -9,14 +11,29 @@ use tracing::error;
 
 use super::{Due, RunSlot};
 
+/// A run under way.
+#[derive(Debug, Clone)]
+pub(super) struct UnderWay {
+    /// Its place, which others may share.
+    pub(super) slot: RunSlot,
+    pub(super) due: Due,
+    /// Whether it recomputes beside other runs of its version.
+    pub(super) is_beside: Arc<AtomicBool>,
+}
+
+impl UnderWay {
+    pub(super) fn is_beside(&self) -> bool {
+        self.is_beside.load(Ordering::SeqCst)
+    }
+}
+
 /// Runs under way, each a task. Dropping it drops them.
 #[derive(Debug, Default)]
 pub(super) struct RunsUnderWay {
     tasks: JoinSet<()>,
-    /// The view version of each task.
-    versions: HashMap<Id, ViewVersion>,
-    /// Each with its place, which others may share.
-    runs: Vec<(RunSlot, Due)>,
+    /// Tells the run of each task among `runs`.
+    of_tasks: HashMap<Id, Arc<AtomicBool>>,
+    runs: Vec<UnderWay>,
     next_place: RunSlot,
     begun: BTreeSet<ViewVersion>,
     /// The task that rebuilds damaged states, which takes no place.
@@ -24,7 +41,7 @@ pub(super) struct RunsUnderWay {
 }
 
 impl RunsUnderWay {
-    pub(super) fn runs(&self) -> &[(RunSlot, Due)] {
+    pub(super) fn runs(&self) -> &[UnderWay] {
         &self.runs
     }
 
@@ -32,9 +49,9 @@ impl RunsUnderWay {
         self.tasks.is_empty()
     }
 
-    /// Whether a run of this view version is under way.
+    /// Whether a run of this view version is under way that holds up others.
     pub(super) fn has(&self, due: &Due) -> bool {
-        self.runs.iter().any(|(_, run)| run.view_version() == due.view_version())
+        self.runs.iter().any(|run| run.due.view_version() == due.view_version() && !run.is_beside())
     }
 
     /// Whether a run of this view version began since [`RunsUnderWay::forget_begun`].
@@ -60,12 +77,11 @@ impl RunsUnderWay {
         self.next_place
     }
 
-    pub(super) fn begin(&mut self, place: RunSlot, due: Due, run: impl Future<Output = ()> + Send + 'static) {
-        let version = due.view_version();
-        self.begun.insert(version.clone());
-        self.runs.push((place, due));
-        let task = self.tasks.spawn(run);
-        self.versions.insert(task.id(), version);
+    pub(super) fn begin(&mut self, run: UnderWay, work: impl Future<Output = ()> + Send + 'static) {
+        self.begun.insert(run.due.view_version());
+        let task = self.tasks.spawn(work);
+        self.of_tasks.insert(task.id(), run.is_beside.clone());
+        self.runs.push(run);
     }
 
     /// Waits until one of them has ended. If this is dropped meanwhile, nothing is lost. A run that panicked is closed
@@ -82,8 +98,8 @@ impl RunsUnderWay {
         if self.rebuilding == Some(task) {
             self.rebuilding = None;
         }
-        let Some(version) = self.versions.remove(&task) else { return };
-        self.runs.retain(|(_, run)| run.view_version() != version);
+        let Some(ended) = self.of_tasks.remove(&task) else { return };
+        self.runs.retain(|run| !Arc::ptr_eq(&run.is_beside, &ended));
     }
 
     pub(super) async fn ended_all(&mut self) {

@@ -4,6 +4,7 @@
 
 mod alerts;
 mod backfill;
+mod beside;
 mod building;
 mod compaction;
 mod damage;

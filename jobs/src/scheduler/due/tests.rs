@@ -121,6 +121,55 @@ async fn nothing_is_due_while_a_run_is_on_and_a_dead_one_is_closed_when_its_leas
 }
 
 #[tokio::test]
+async fn others_are_due_while_a_run_recomputes_beside_them_and_a_dead_one_is_closed_when_its_own_lease_ends() {
+    let (mut state, registry) = fixture(DefinitionStatus::Active).await;
+    state.runs.push(RunRecord { beside: true, strategy: Some(Strategy::Full), ended_at: None, ..run(RunStatus::Running, HOUR, 1) });
+    let lease = |name, expires_at| LeaseRecord { name, owner: "p".into(), epoch: 1, expires_at, pin: None };
+    state.leases.push(lease(catalog::recompute_lease("v", 1), 4 * HOUR));
+    assert_eq!(due_runs(&state, &registry, 3 * HOUR)[0].reason, "its schedule");
+    assert_eq!(abandoned(&state, Uuid::now_v7, 4 * HOUR - 1, |_| false), vec![]);
+    // That of the other runs says nothing about it.
+    state.leases.push(lease(catalog::run_lease("v", 1), 9 * HOUR));
+    let (closed, commit) = &abandoned(&state, Uuid::now_v7, 4 * HOUR, |_| false)[0];
+    assert!(closed.beside);
+    assert_eq!(commit.remove, [Remove::Lease { name: catalog::recompute_lease("v", 1), owner: "p".into() }]);
+    // It has what the others have: only what they added meanwhile is left to do.
+    state.runs[0].beside = false;
+    assert_eq!(due_runs(&state, &registry, 3 * HOUR), vec![]);
+}
+
+#[test]
+fn of_several_places_one_remains_for_the_runs_beside_which_others_recompute() {
+    let due = |view: &str, is_full_every| Due {
+        view: view.into(),
+        version: 1,
+        since: 0,
+        events: 1,
+        scheduled_for: None,
+        requested: None,
+        attempt: 1,
+        reason: "",
+        scans: None,
+        is_full_every,
+    };
+    let under_way = |slot, is_full_every, is_beside: bool| UnderWay {
+        slot,
+        due: due(&format!("v{slot}"), is_full_every),
+        is_beside: Arc::new(is_beside.into()),
+    };
+    let (full, other) = ([due("a", true)], [due("b", false)]);
+    for most in 1..4 {
+        assert!(may_recompute_beside(&[], &full, most), "one may");
+    }
+    // It may have begun a moment ago, or only turn out to recompute.
+    for begun in [under_way(0, true, false), under_way(0, false, true)] {
+        let begun = [begun];
+        assert_eq!([1, 2, 3].map(|most| may_recompute_beside(&begun, &full, most)), [false, false, true]);
+        assert_eq!([1, 2, 3].map(|most| may_recompute_beside(&begun, &other, most)), [true, true, true]);
+    }
+}
+
+#[tokio::test]
 async fn the_run_of_one_version_holds_up_no_other_one() {
     let (mut state, _) = fixture(DefinitionStatus::Active).await;
     let second = DefinitionRecord { version: 2, ..definition(DefinitionKind::View, "v", VIEW, DefinitionStatus::Building) };
@@ -474,39 +523,47 @@ mod laws {
 
         /// The law of the queue: as many begin as have a place, one per view version, in order; those that share a
         /// place scan the same stream, and all that could share it do; one that does not begin lacks a place of its own
-        /// kind, and long ones never take the last.
+        /// kind, and long ones never take the last. Where there is one place, and who has it recomputes beside others,
+        /// there is another one.
         #[test]
         fn places_are_filled_in_the_order_of_the_queue(
             runs in prop::collection::vec((0u8..6, 1u32..3, any::<bool>(), prop::option::of(0u8..2)), 0..10),
-            busy in prop::collection::btree_map((0u8..3, 1u32..3), (any::<bool>(), 0u64..3), 0..4),
+            busy in prop::collection::btree_map((0u8..3, 1u32..3), (any::<bool>(), 0u64..3, any::<bool>()), 0..4),
             most in 1usize..5,
         ) {
             let due = |view: u8, version, is_long, scans: Option<u8>| Due {
                 view: format!("v{view}").into(), version, since: 0, events: if is_long { LONG_RUN_EVENTS } else { 1 },
                 scheduled_for: None, requested: None, attempt: 1, reason: "", scans: scans.map(|stream| format!("s{stream}").into()),
+                is_full_every: false,
             };
             let queue: Vec<Due> = runs.into_iter().map(|(view, version, is_long, scans)| due(view, version, is_long, scans)).collect();
-            let under_way: Vec<(RunSlot, Due)> =
-                busy.into_iter().map(|((view, version), (is_long, place))| (place % most as u64, due(view, version, is_long, None))).collect();
+            let busy = busy.into_iter().map(|((view, version), (is_long, slot, is_beside))| {
+                let due = due(view, version, is_long, None);
+                UnderWay { slot: slot % most as u64, due, is_beside: Arc::new(is_beside.into()) }
+            });
+            let under_way: Vec<UnderWay> = busy.collect();
             let begin = to_begin(&queue, &under_way, most);
-            let taken: BTreeSet<RunSlot> = under_way.iter().map(|(place, _)| *place).collect();
-            let taken_by_long: BTreeSet<RunSlot> = under_way.iter().filter(|(_, due)| due.is_long()).map(|(place, _)| *place).collect();
+            let is_one_more = most == 1 && under_way.iter().any(UnderWay::is_beside);
+            let (most, most_long) = if is_one_more { (2, 2) } else { (most, most.saturating_sub(1).max(1)) };
+            let taken: BTreeSet<RunSlot> = under_way.iter().map(|run| run.slot).collect();
+            let taken_by_long: BTreeSet<RunSlot> = under_way.iter().filter(|run| run.due.is_long()).map(|run| run.slot).collect();
             let places = taken.len() + begin.len();
             let is_long = |together: &Vec<&Due>| together.iter().any(|due| due.is_long());
             let long = taken_by_long.len() + begin.iter().filter(|together| is_long(together)).count();
             prop_assert!(places <= most.max(taken.len()));
-            prop_assert!(most == 1 || long < most || long == taken_by_long.len(), "a place is left to the others");
+            prop_assert!(long <= most_long.max(taken_by_long.len()), "a place is left to the others");
             for together in &begin {
                 prop_assert!(together.len() <= MOST_TOGETHER);
                 prop_assert!(together.iter().all(|due| due.scans == together[0].scans) && (together.len() == 1 || together[0].scans.is_some()));
             }
-            let all: Vec<&Due> = under_way.iter().map(|(_, due)| due).chain(begin.iter().flatten().copied()).collect();
+            let alone = under_way.iter().filter(|run| !run.is_beside()).map(|run| &run.due);
+            let all: Vec<&Due> = alone.chain(begin.iter().flatten().copied()).collect();
             let versions: BTreeSet<(&str, u32)> = all.iter().map(|due| (&*due.view, due.version)).collect();
             prop_assert_eq!(versions.len(), all.len(), "one per view version");
             let mut rest = queue.iter();
             prop_assert!(begin.iter().all(|together| rest.any(|due| std::ptr::eq(due, together[0]))), "in order");
             for due in queue.iter().filter(|due| !versions.contains(&(&*due.view, due.version))) {
-                let has_place = places < most && (!due.is_long() || most == 1 || long + 1 < most);
+                let has_place = places < most && (!due.is_long() || long < most_long);
                 prop_assert!(!has_place, "{:?} waits for nothing", due);
                 let shared = begin.iter().find(|together| due.scans.is_some() && together[0].scans == due.scans);
                 let has_room = shared.is_some_and(|together| together.len() < MOST_TOGETHER && !due.is_long());
@@ -518,7 +575,7 @@ mod laws {
         #[test]
         fn none_waits_for_what_is_due_after_its_end(runs in prop::collection::vec((0i64..1_000, 0i64..1_000), 1..12)) {
             let due = |(since, events): &(i64, i64)| Due {
-                view: "v".into(), version: 1, since: *since, events: *events, scheduled_for: None, requested: None, attempt: 1, reason: "", scans: None,
+                view: "v".into(), version: 1, since: *since, events: *events, scheduled_for: None, requested: None, attempt: 1, reason: "", scans: None, is_full_every: false,
             };
             let mut queue: Vec<Due> = runs.iter().map(due).collect();
             queue.sort_by_key(Due::would_end);

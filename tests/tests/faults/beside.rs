@@ -1,0 +1,243 @@
+//! Recomputations beside other runs of their version.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use basestream_tests::gate::{Gate, Way};
+use basestream_tests::{now, until};
+use batch::{Batch, RunMode, RunRequest, RunTime};
+use catalog::{Add, Commit, RunRecord, RunStatus, SnapshotRecord};
+use storage::{Manifest, ObjectStorage, read_manifest, write_manifest};
+use tokio::task::JoinHandle;
+use types::tiles::{Clock, Micros};
+use types::{ErrorKind, Result, Strategy};
+use uuid::Uuid;
+
+use crate::site::{DAY, Site};
+
+const COUNTS: &str = "CREATE VIEW v WITH (windows = '30d', full_every = '1d') AS \
+    SELECT k, count(*) AS n, array_agg(id ORDER BY ts, id) AS ids FROM s GROUP BY k";
+const LINKS: &str = "CREATE VIEW v WITH (windows = '9d', full_every = '1d') AS
+    SELECT a.k, count(DISTINCT b.id) AS n FROM s a JOIN s b ON a.k = b.k WHERE a.id <> b.id GROUP BY a.k";
+/// Each checkpoint has a slice of its own.
+const CHECKPOINTS: usize = 5;
+const EVENTS: usize = 10;
+
+/// An installation whose view has a snapshot.
+async fn site(view: &str) -> Site {
+    let site = Site::with(&[("v", view)]).await;
+    for checkpoint in 0..CHECKPOINTS {
+        append(&site, checkpoint * EVENTS).await;
+    }
+    let run = site.harness.batch("v", RunTime::At(now())).await.unwrap();
+    assert_eq!((run.status, run.beside), (RunStatus::Succeeded, false));
+    site
+}
+
+async fn append(site: &Site, from: usize) {
+    site.append(&(from..from + EVENTS).collect::<Vec<_>>()).await;
+}
+
+async fn runs(site: &Site) -> Vec<RunRecord> {
+    site.state().await.runs.clone()
+}
+
+/// The files of snapshots that are stored and that the catalog does not name.
+async fn unnamed(site: &Site) -> BTreeSet<String> {
+    let state = site.state().await;
+    let listed = site.harness.storage.list("snapshots").await.unwrap().into_iter().map(|object| object.path);
+    listed.filter(|path| state.files.get(path).is_none()).collect()
+}
+
+/// A recomputation that waits before it writes to a folder.
+struct Recomputing {
+    id: Uuid,
+    gate: Arc<Gate>,
+    run: JoinHandle<Result<RunRecord>>,
+}
+
+impl Recomputing {
+    fn begin(site: &Site, before: &str) -> Recomputing {
+        let requested = RunRecord::requested("v".into(), 1);
+        let id = requested.id;
+        let gate = Gate::before(site.harness.storage.object_store(), format!("snapshots/v/1/{id}/{before}").leak(), Way::Held);
+        let mut batch = layer(site);
+        batch.storage = ObjectStorage::over(gate.clone()).unwrap();
+        let request = RunRequest { mode: RunMode::Full, requested: Some(requested), ..RunRequest::new("v", RunTime::At(now())) };
+        let run = tokio::spawn(async move { batch.run(request, clock(0), &|_| {}).await });
+        Recomputing { id, gate, run }
+    }
+
+    /// Waits until it has saved this many slices.
+    async fn has_saved(&self, site: &Site, slices: usize) {
+        until("slices to be saved", async || {
+            let saved = runs(site).await.iter().find(|run| run.id == self.id).and_then(|run| run.draft.clone());
+            saved.is_some_and(|draft| draft.events == (slices * EVENTS) as i64)
+        })
+        .await;
+    }
+
+    async fn end(self) -> RunRecord {
+        self.gate.set(Way::Fine);
+        self.run.await.unwrap().unwrap()
+    }
+
+    /// As when its process dies: nobody closes its record.
+    async fn kill(self) {
+        self.run.abort();
+        let _ = self.run.await;
+    }
+}
+
+fn layer(site: &Site) -> Batch {
+    let mut batch = site.harness.batch_layer(256 << 20);
+    batch.settings.events_per_slice = EVENTS as u64;
+    batch
+}
+
+fn clock(ahead: Micros) -> Clock {
+    Arc::new(move || now() + ahead)
+}
+
+async fn increment(site: &Site) -> RunRecord {
+    site.harness.batch("v", RunTime::At(now())).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_runs_go_on_while_one_recomputes() {
+    for view in [COUNTS, LINKS] {
+        let site = site(view).await;
+        let recomputing = Recomputing::begin(&site, "slices/00003");
+        recomputing.has_saved(&site, 3).await;
+        for more in 1..3 {
+            append(&site, 100 * more).await;
+            let run = increment(&site).await;
+            assert_eq!((run.status, run.strategy), (RunStatus::Succeeded, Some(Strategy::Incremental)));
+            site.assert_proven("v").await;
+            let of_full = runs(&site).await.into_iter().find(|run| run.id == recomputing.id).unwrap();
+            assert_eq!((of_full.status, of_full.beside), (RunStatus::Running, true));
+        }
+        // What no run has read yet.
+        append(&site, 300).await;
+        let id = recomputing.id;
+        let run = recomputing.end().await;
+        assert_eq!((run.status, run.strategy, run.beside), (RunStatus::Succeeded, Some(Strategy::Full), false));
+        assert_eq!(run.cut, Some(site.state().await.vector()), "it has all that was committed before it was published");
+        let comparison = run.comparison.expect("it is compared with what the others kept");
+        assert_eq!((comparison.differences, comparison.error), (0, None), "{:?}", comparison.first);
+        assert!(comparison.rows > 0);
+        assert_eq!(site.state().await.snapshot("v", 1).unwrap().run, id);
+        site.assert_proven("v").await;
+        assert_eq!(unnamed(&site).await, BTreeSet::new(), "it left nothing that its snapshot does not have");
+        assert!(site.state().await.leases.iter().all(|lease| !lease.name.ends_with("v@1")), "{:?}", site.state().await.leases);
+
+        // Others add to its snapshot.
+        append(&site, 400).await;
+        assert_eq!(increment(&site).await.strategy, Some(Strategy::Incremental));
+        site.assert_proven("v").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_at_a_time_recomputes_beside_others() {
+    let site = site(COUNTS).await;
+    let recomputing = Recomputing::begin(&site, "slices/00001");
+    recomputing.has_saved(&site, 1).await;
+    let request = RunRequest { mode: RunMode::Full, ..RunRequest::new("v", RunTime::At(now())) };
+    let error = layer(&site).run(request.clone(), clock(0), &|_| {}).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    // It is due by full_every, too, and adds to the snapshot instead.
+    append(&site, 100).await;
+    let later = RunRequest::new("v", RunTime::At(now()));
+    let run = layer(&site).run(later, clock(2 * DAY), &|_| {}).await.unwrap();
+    assert_eq!((run.status, run.strategy), (RunStatus::Succeeded, Some(Strategy::Incremental)));
+    assert_eq!(recomputing.end().await.status, RunStatus::Succeeded);
+    site.assert_proven("v").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_killed_is_gone_on_with_although_others_have_published() {
+    for (view, at) in
+        [(COUNTS, "slices/00003"), (LINKS, "slices/00003"), (COUNTS, "manifest.json"), (LINKS, "recomputed"), (LINKS, "joined")]
+    {
+        let site = site(view).await;
+        let recomputing = Recomputing::begin(&site, at);
+        let slices = if at.starts_with("slices") { 3 } else { CHECKPOINTS };
+        recomputing.has_saved(&site, slices).await;
+        append(&site, 100).await;
+        let id = recomputing.id;
+        // Where it waits with the version's lease in hand, others wait for it.
+        let is_alone = matches!(at, "manifest.json" | "joined");
+        if !is_alone {
+            assert_eq!(increment(&site).await.strategy, Some(Strategy::Incremental));
+        }
+        tokio::time::sleep(Duration::from_millis(if is_alone { 500 } else { 0 })).await;
+        recomputing.kill().await;
+        // An hour later its leases have expired.
+        let ahead = DAY / 24;
+        let request = RunRequest { mode: RunMode::Full, ..RunRequest::new("v", RunTime::At(now())) };
+        let run = layer(&site).run(request, clock(ahead), &|_| {}).await.unwrap();
+        assert_eq!(run.draft.map(|draft| draft.resumed), Some((slices * EVENTS) as i64), "{at}");
+        assert_eq!(run.comparison.map(|comparison| (comparison.differences, comparison.error)), Some((0, None)), "{at}");
+        site.assert_proven("v").await;
+        for (killed, commit) in catalog::abandoned(&site.state().await, Uuid::now_v7, now() + ahead, |_| true) {
+            assert_eq!(killed.id, id);
+            site.harness.catalog.commit(commit).await.unwrap();
+        }
+        let (catalog, storage) = (&site.harness.catalog, &site.harness.storage);
+        jobs::collect::collect_left_by_runs(catalog, storage, &clock(2 * ahead), &mut HashSet::new()).await.unwrap();
+        assert_eq!(unnamed(&site).await, BTreeSet::new(), "{at}: what it left is deleted");
+    }
+}
+
+/// Publishes the snapshot without what the last run added.
+async fn leave_out_delta(site: &Site) {
+    let state = site.state().await;
+    let before = state.snapshot("v", 1).unwrap().clone();
+    let manifest = read_manifest(&site.harness.storage, state.files.get(&before.manifest).unwrap()).await.unwrap();
+    assert_eq!(manifest.deltas.len(), 1);
+    let manifest = Manifest { run: Uuid::now_v7(), deltas: Vec::new(), ..manifest };
+    let file = write_manifest(&site.harness.storage, &manifest).await.unwrap();
+    let snapshot = SnapshotRecord { run: manifest.run, manifest: file.path.clone(), ..before };
+    let commit = Commit { id: Uuid::now_v7(), add: vec![Add::File(file), Add::Snapshot(snapshot)], ..Commit::default() };
+    site.harness.catalog.commit(commit).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_snapshot_is_found_although_others_added_to_it_meanwhile() {
+    let site = site(COUNTS).await;
+    site.append(&[102, 104]).await;
+    increment(&site).await;
+    leave_out_delta(&site).await;
+    let recomputing = Recomputing::begin(&site, "slices/00003");
+    recomputing.has_saved(&site, 3).await;
+    append(&site, 200).await;
+    assert_eq!(increment(&site).await.strategy, Some(Strategy::Incremental));
+    append(&site, 300).await;
+    let comparison = recomputing.end().await.comparison.unwrap();
+    let keys: BTreeSet<&str> = comparison.first.iter().map(|difference| &*difference.key).collect();
+    assert_eq!(keys, BTreeSet::from(["k=0"]), "{comparison:?}");
+    site.assert_proven("v").await;
+}
+
+/// A recomputation that fails is not tried again at every due time: others add to the snapshot meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_one_that_failed_others_go_on_before_it_is_tried_again() {
+    let site = site(COUNTS).await;
+    let due = |ahead| (RunRequest::new("v", RunTime::At(now())), clock(ahead));
+    let refusing = Gate::before(site.harness.storage.object_store(), "snapshots/v/1", Way::Refused);
+    let mut batch = layer(&site);
+    batch.storage = ObjectStorage::over(refusing).unwrap();
+    let (request, late) = due(2 * DAY);
+    batch.run(request, late, &|_| {}).await.unwrap_err();
+    assert_eq!(runs(&site).await[0].strategy, Some(Strategy::Full), "full_every had passed");
+    append(&site, 100).await;
+    let (request, a_minute_later) = due(2 * DAY + 60_000_000);
+    let run = layer(&site).run(request, a_minute_later, &|_| {}).await.unwrap();
+    assert_eq!((run.status, run.strategy), (RunStatus::Succeeded, Some(Strategy::Incremental)));
+    let (request, an_hour_later) = due(2 * DAY + DAY / 24);
+    let run = layer(&site).run(request, an_hour_later, &|_| {}).await.unwrap();
+    assert_eq!((run.status, run.strategy), (RunStatus::Succeeded, Some(Strategy::Full)));
+    site.assert_proven("v").await;
+}
