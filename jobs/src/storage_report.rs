@@ -1,6 +1,7 @@
 //! `storage`: what the object storage holds, by stream, view, kind and age, and what other settings would free:
 //! another `retention` ([`WouldFree`]), another `log.retention` ([`LogWouldFree`]), another `serving.cache_bytes`.
-//! Except for the log, it is a pure function of the catalog's state, which knows every file and its size.
+//! Except for the log and for [slices](SlicesUsage), it is a pure function of the catalog's state, which knows every
+//! file and its size.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,15 +24,18 @@ use crate::installation::{Installation, now};
 
 mod ages;
 mod old_records;
+mod slices;
 mod text;
 mod what_if;
 
 pub use ages::AgeUsage;
 pub use old_records::LogWouldFree;
+pub use slices::{SlicesStatus, SlicesUsage};
 pub use what_if::WouldFree;
 
 use ages::by_age;
 use old_records::log_would_free;
+use slices::stored_slices;
 use what_if::would_free;
 
 /// Files of one kind.
@@ -51,6 +55,9 @@ pub struct StorageReport {
     pub total: Usage,
     pub streams: Vec<StreamUsage>,
     pub views: Vec<ViewUsage>,
+    /// What recomputations have saved before they publish. The catalog does not name it, so `total` does not include
+    /// it.
+    pub slices: Vec<SlicesUsage>,
     /// States of checkpoints that some view's snapshot does not hold yet; a file has the states of all views.
     pub segments: Usage,
     /// Files that will be deleted within minutes.
@@ -118,14 +125,16 @@ impl Usage {
 }
 
 impl Installation {
-    /// Reports what is stored. Reads the catalog, and of the embedded log how old its records are.
+    /// Reports what is stored. Reads the catalog, and of the embedded log how old its records are. Lists the storage
+    /// for views that a recomputation is at work on, or was when it ended early.
     ///
-    /// Errors: `Unavailable` if the catalog or the embedded log does not answer.
+    /// Errors: `Unavailable` if the catalog, the storage or the embedded log does not answer.
     pub async fn storage_report(&self) -> Result<StorageReport> {
-        let state = self.catalog.state().await?;
+        let (state, now) = (self.catalog.state().await?, now());
         let registry = Registry::load(&state, &self.functions).await?;
         let is_event_clock = self.settings.serving.clock == ClockKind::Event;
-        let mut report = storage_report(&state, &registry, now(), is_event_clock)?;
+        let mut report = storage_report(&state, &registry, now, is_event_clock)?;
+        report.slices = stored_slices(&self.storage, &state, now).await?;
         report.catalog_bytes = catalog_file(&self.settings).map(|file| bytes_of_database(&file));
         report.cache_bytes = self.settings.serving.cache_bytes;
         report.cache_would_free = cache_would_free(report.served_bytes, report.kept_bytes, report.cache_bytes);
@@ -156,6 +165,7 @@ pub(crate) fn storage_report(state: &CatalogState, registry: &Registry, now: Mic
         served_bytes,
         kept_bytes,
         views: view_usages(state),
+        slices: Vec::new(),
         segments: Usage::sum(named().filter(|file| file.kind == FileKind::States)),
         to_be_deleted: Usage::sum(state.files.iter().filter(|file| file.marked_for_deletion)),
         catalog_bytes: None,

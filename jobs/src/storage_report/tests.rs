@@ -1,4 +1,5 @@
-use catalog::{CheckpointRange, CheckpointRecord, DefinitionRecord, SnapshotRecord};
+use catalog::{CheckpointRange, CheckpointRecord, DefinitionRecord, RunRecord, RunStatus, SnapshotRecord};
+use definitions::settings::Variables;
 use engine::functions::Functions;
 use types::vector::{Offset, PartitionId, Vector};
 use uuid::Uuid;
@@ -95,6 +96,73 @@ async fn what_dropping_a_kept_version_frees_is_named() {
     state.definitions.rewrite(|all| all[1].status = DefinitionStatus::Kept);
     let text = report(&state).await.text();
     assert!(text.contains("basestream view drop totals@1 would free 100 B"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slices_are_listed_with_what_deletes_them() {
+    const HOUR_US: Micros = 3_600_000_000;
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::parse("", &folder.path().join("basestream.toml"), &Variables::default()).unwrap();
+    let installation = Installation::open(&settings, Functions::standard()).await.unwrap();
+    let recomputed = |view: &str, status, ended_at: Option<Micros>| RunRecord {
+        status,
+        ended_at,
+        strategy: Some(types::Strategy::Full),
+        draft: Some(catalog::RunDraft { path: "draft".into(), bytes: 1, checksum: 2, events: 3, resumed: 0 }),
+        ..RunRecord::requested(view.into(), 1)
+    };
+    let now = now();
+    let runs = [
+        recomputed("failed", RunStatus::Failed, Some(now)),
+        recomputed("old", RunStatus::Failed, Some(now - 25 * HOUR_US)),
+        recomputed("published", RunStatus::Succeeded, Some(now)),
+        recomputed("retired", RunStatus::Failed, Some(now)),
+        recomputed("running", RunStatus::Running, None),
+    ];
+    for run in &runs {
+        let (view, version, run) = (run.view.clone(), 1, run.id);
+        let slice = ObjectName::SliceBucket { view: view.clone(), version, run, slice: 0, bucket: 0 };
+        // A recomputation that went on with an earlier one has slices of both.
+        let earlier = ObjectName::Draft { view: view.clone(), version, run: Uuid::now_v7(), slice: 0 };
+        for (name, bytes) in [(slice, 2000), (earlier, 48), (ObjectName::Bucket { view, version, run, bucket: 0 }, 9)] {
+            installation.storage.put_new(&name, vec![0u8; bytes].into()).await.unwrap();
+        }
+    }
+    let definitions: Vec<DefinitionRecord> = runs
+        .iter()
+        .map(|run| DefinitionRecord {
+            status: if &*run.view == "retired" { DefinitionStatus::Retired } else { DefinitionStatus::Active },
+            ..DefinitionRecord::first(DefinitionKind::View, &run.view, "")
+        })
+        .collect();
+    let state = CatalogState { runs: runs.to_vec(), definitions: definitions.into_iter().collect(), ..CatalogState::default() };
+    let slices = stored_slices(&installation.storage, &state, now).await.unwrap();
+    let found: Vec<(&str, SlicesStatus, u64, u64)> =
+        slices.iter().map(|slices| (&*slices.view, slices.status, slices.files, slices.bytes)).collect();
+    let (running, resumable, obsolete) = (SlicesStatus::Running, SlicesStatus::Resumable, SlicesStatus::Obsolete);
+    let expected = [("failed", resumable), ("old", obsolete), ("published", obsolete), ("retired", obsolete), ("running", running)];
+    assert_eq!(found, expected.map(|(view, status)| (view, status, 2, 2048)));
+    let deadline = format_timestamp(now + 24 * HOUR_US);
+    assert_eq!(slices[0].kept_until.as_deref(), Some(&*deadline));
+    let json = serde_json::json!({"view": "running", "version": 1, "status": "running", "files": 2, "bytes": 2048, "kept_until": null});
+    assert_eq!(serde_json::to_value(&slices[4]).unwrap(), json);
+
+    let report = StorageReport { slices, ..report(&CatalogState::default()).await };
+    assert_eq!(report.total, Usage::default(), "the catalog names none of them");
+    let text = report.text();
+    let shown = |beginning: &str| text.lines().find(|line| line.starts_with(beginning)).unwrap_or_else(|| panic!("{text}"));
+    assert_eq!(shown("failed").split_whitespace().collect::<Vec<_>>().join(" "), "failed 1 ended early 2 2.00 KiB");
+    assert_eq!(shown("object storage in all").split_whitespace().skip(4).collect::<Vec<_>>().join(" "), "10 10.00 KiB");
+    let resumed =
+        format!("goes on with 2.00 KiB of slices, and deletes them once it publishes; if none does, they are deleted after {deadline}");
+    assert!(shown("the next recomputation of failed@1").ends_with(&resumed), "{text}");
+    assert!(text.contains("a recomputation of running@1 is running: it deletes the 2.00 KiB of its slices once it publishes"), "{text}");
+    assert!(text.contains("no recomputation of old@1 goes on with 2.00 KiB of its slices: the collector deletes them"), "{text}");
+
+    let add = runs.iter().filter(|run| &*run.view == "running").map(|run| catalog::Add::Run(run.clone())).collect();
+    installation.catalog.commit(catalog::Commit { id: Uuid::now_v7(), add, ..catalog::Commit::default() }).await.unwrap();
+    let reported = installation.storage_report().await.unwrap();
+    assert_eq!((reported.slices.len(), reported.slices[0].status), (1, running));
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use catalog::DefinitionStatus;
 use definitions::durations::format_bytes;
 
-use super::{AgeUsage, LogWouldFree, StorageReport, StreamUsage, Usage, ViewUsage};
+use super::{AgeUsage, LogWouldFree, SlicesStatus, SlicesUsage, StorageReport, StreamUsage, Usage, ViewUsage};
 use crate::output::{size, table};
 
 impl StorageReport {
@@ -21,10 +21,14 @@ impl StorageReport {
         if !self.views.is_empty() {
             parts.push(table(&["view", "version", "status", "files", "bytes", "rows"], self.views.iter().map(view_row)));
         }
+        if !self.slices.is_empty() {
+            parts.push(table(&["slices of", "version", "status", "files", "bytes"], self.slices.iter().map(slices_row)));
+        }
         parts.push(table(&["other", "files", "bytes"], self.other_rows()));
         let of_log = self.log_would_free.iter().filter(|freed| freed.records > 0).map(log_would_free_line);
         let of_streams = self.streams.iter().flat_map(|stream| would_free_lines(stream).chain(kept_for_ever_line(stream)));
-        let would_free: Vec<String> = of_streams.chain(self.kept_lines()).chain(self.cache_line()).chain(of_log).collect();
+        let of_slices = self.slices.iter().map(slices_line);
+        let would_free: Vec<String> = of_streams.chain(self.kept_lines()).chain(of_slices).chain(self.cache_line()).chain(of_log).collect();
         if !would_free.is_empty() {
             parts.push(would_free.join("\n"));
         }
@@ -50,11 +54,15 @@ impl StorageReport {
     }
 
     fn other_rows(&self) -> Vec<Vec<String>> {
-        let files = |what: &str, usage: Usage| vec![what.to_owned(), usage.files.to_string(), size(usage.bytes)];
+        let row = |what: &str, files: u64, bytes: String| vec![what.to_owned(), files.to_string(), bytes];
+        let files = |what: &str, usage: Usage| row(what, usage.files, size(usage.bytes));
         let local = |what: &str, bytes: Option<u64>| bytes.map(|bytes| vec![what.to_owned(), "-".to_owned(), size(bytes)]);
         let segments = files("states of checkpoints", self.segments);
         let to_be_deleted = files("to be deleted", self.to_be_deleted);
-        let total = files("object storage in all", self.total);
+        let (slices, slice_bytes) =
+            self.slices.iter().fold((0u64, 0u64), |(files, bytes), slices| (files + slices.files, bytes + slices.bytes));
+        let named_bytes = u64::try_from(self.total.bytes).unwrap_or_default();
+        let total = row("object storage in all", self.total.files + slices, size(named_bytes.saturating_add(slice_bytes)));
         let databases = [local("catalog", self.catalog_bytes), local("embedded log", self.log_bytes)];
         [segments, to_be_deleted, total].into_iter().chain(databases.into_iter().flatten()).collect()
     }
@@ -105,6 +113,36 @@ fn view_row(view: &ViewUsage) -> Vec<String> {
         size(snapshots.bytes),
         snapshots.rows.to_string(),
     ]
+}
+
+fn slices_row(slices: &SlicesUsage) -> Vec<String> {
+    let status = match slices.status {
+        SlicesStatus::Running => "running",
+        SlicesStatus::Resumable => "ended early",
+        SlicesStatus::Obsolete => "obsolete",
+    };
+    let SlicesUsage { view, version, files, bytes, .. } = slices;
+    vec![view.to_string(), version.to_string(), status.to_owned(), files.to_string(), size(*bytes)]
+}
+
+/// What deletes the slices of a version.
+fn slices_line(slices: &SlicesUsage) -> String {
+    let SlicesUsage { view, version, status, bytes, kept_until, .. } = slices;
+    let bytes = size(*bytes);
+    match status {
+        SlicesStatus::Running => {
+            format!("a recomputation of {view}@{version} is running: it deletes the {bytes} of its slices once it publishes")
+        }
+        SlicesStatus::Resumable => {
+            let otherwise = kept_until.as_ref().map_or_else(String::new, |until| format!("; if none does, they are deleted after {until}"));
+            format!(
+                "the next recomputation of {view}@{version} goes on with {bytes} of slices, and deletes them once it publishes{otherwise}"
+            )
+        }
+        SlicesStatus::Obsolete => {
+            format!("no recomputation of {view}@{version} goes on with {bytes} of its slices: the collector deletes them")
+        }
+    }
 }
 
 fn would_free_lines(stream: &StreamUsage) -> impl Iterator<Item = String> {

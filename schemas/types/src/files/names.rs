@@ -150,7 +150,12 @@ impl ObjectName {
 
 /// Returns the folder of everything that a run writes.
 pub fn folder_of_run(view: &str, version: u32, run: Uuid) -> String {
-    format!("snapshots/{}/{version}/{run}", Escaped(view))
+    format!("{}/{run}", folder_of_version(view, version))
+}
+
+/// Returns the folder of everything that the runs of a view version write.
+pub fn folder_of_version(view: &str, version: u32) -> String {
+    format!("snapshots/{}/{version}", Escaped(view))
 }
 
 /// Returns the time that a version 7 id (RFC 9562) carries.
