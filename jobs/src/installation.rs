@@ -38,8 +38,8 @@ pub use wall_clock::{clock, now};
 ///
 /// let settings = Settings::load("basestream.toml".as_ref(), &Variables::from_process())?;
 /// let installation = Installation::open(&settings, Functions::standard()).await?;
-/// let run = installation.run_view("device_velocity", &|_events| {}).await?;
-/// println!("{} events read, {} rows written", run.events_read, run.rows_written);
+/// let run = installation.run_view("device_velocity", &|_state_rows| {}).await?;
+/// println!("{} events read, {} state rows written", run.events_read, run.rows_written);
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]

@@ -22,10 +22,15 @@ pub(super) struct BatchArgs {
 enum BatchCommand {
     /// Run a view now and publish its snapshot
     #[command(after_help = "Example:\n  basestream batch run device_velocity\n\n\
-        A version that is being built is run first, and served from then on. Definitions are not applied: see `basestream apply`.")]
+        A version that is being built is run first, and served from then on. Definitions are not applied: see `basestream apply`.\n\
+        State rows are what a snapshot consists of: one for each key and each tile of time in which the key has events.")]
     Run(RunArgs),
     /// List runs, newest first
-    #[command(visible_alias = "list", after_help = "Example:\n  basestream batch history --limit 50")]
+    #[command(
+        visible_alias = "list",
+        after_help = "Example:\n  basestream batch history --limit 50\n\n\
+        State rows are what a snapshot consists of: one for each key and each tile of time in which the key has events."
+    )]
     History {
         /// Only this view
         view: Option<String>,
@@ -70,7 +75,7 @@ pub(super) async fn batch(context: &Context, args: BatchArgs) -> Result<Done> {
 async fn run(context: &Context, args: &RunArgs) -> Result<Done> {
     let view = args.view.as_str();
     let installation = context.installation().await?;
-    let bar = progress::counter(view, !context.output.json);
+    let bar = progress::state_rows(view, !context.output.json);
     let shown = bar.clone();
     let progress = move |rows: i64| shown.set_position(rows.max(0) as u64);
     let run = match args.full {

@@ -32,6 +32,11 @@ pub(super) fn rows(name: &str, shown: bool) -> ProgressBar {
     bar(name, None, "{prefix} {spinner} {human_pos} rows {per_sec}", shown)
 }
 
+/// Creates a counter of state rows.
+pub(super) fn state_rows(name: &str, shown: bool) -> ProgressBar {
+    bar(name, None, "{prefix} {spinner} {human_pos} state rows {per_sec}", shown)
+}
+
 /// Creates a clock, for what does not count.
 pub(super) fn clock(name: &str, shown: bool) -> ProgressBar {
     bar(name, None, "{prefix} {spinner} {elapsed}", shown)

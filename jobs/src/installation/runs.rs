@@ -17,8 +17,9 @@ impl Installation {
         }
     }
 
-    /// Runs a view now and publishes its snapshot, by the view's strategy; `progress` is called with the rows written.
-    /// The run is skipped if there is nothing new. Errors: `Conflict` if another process is running it.
+    /// Runs a view now and publishes its snapshot, by the view's strategy; `progress` is called with the state
+    /// rows written so far. The run is skipped if there is nothing new. Errors: `Conflict` if another process is
+    /// running it.
     pub async fn run_view(&self, view: &str, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
         self.run(view, RunMode::ByStrategy, true, progress).await
     }

@@ -164,6 +164,17 @@ fn two_processes_that_read_are_reported_in_one_line() {
     assert!(text.contains("2 processes read: 1-a 6 partitions by 4 workers, 2-b 1 partition by 1 worker;"), "{text}");
 }
 
+#[test]
+fn the_rows_of_runs_and_comparisons_are_called_state_rows() {
+    let run = RunRecord { rows_written: 7, ..RunRecord::requested("sums".into(), 1) };
+    let shown = runs_text(&[RunReport::from_run(&run)]);
+    assert!(shown.lines().next().unwrap().contains("  read  state rows  written  "), "{shown}");
+    let comparison = |rows, differences| Comparison { rows, differences, seconds: 0.5, ..Comparison::default() };
+    assert_eq!(comparison_text(&comparison(1, 0)), "equal to the states that incremental runs had kept: 1 state row in 0.50 s");
+    let differs = "1 difference from the states that incremental runs had kept, of 12 state rows in 0.50 s";
+    assert_eq!(comparison_text(&comparison(12, 1)), differs);
+}
+
 /// A run that adds to a snapshot does not read all events, and ends soon.
 #[tokio::test]
 async fn a_run_that_reads_all_events_shows_how_far_it_is() {

@@ -185,8 +185,22 @@ fn status_word(kind: DefinitionKind, status: DefinitionStatus) -> String {
 
 pub(super) fn runs(runs: &[RunReport]) -> String {
     let header = [
-        "run", "view", "version", "status", "started", "seconds", "strategy", "events", "read", "rows", "written", "tiers", "reserved",
-        "memory", "compared", "error",
+        "run",
+        "view",
+        "version",
+        "status",
+        "started",
+        "seconds",
+        "strategy",
+        "events",
+        "read",
+        "state rows",
+        "written",
+        "tiers",
+        "reserved",
+        "memory",
+        "compared",
+        "error",
     ];
     let rows = runs.iter().map(|run| {
         vec![
@@ -228,7 +242,7 @@ fn compared(comparison: &Comparison) -> String {
 
 pub(super) fn comparison(comparison: &Comparison) -> String {
     let Comparison { rows, differences, first, seconds, error, .. } = comparison;
-    let cost = format!("{} in {seconds:.2} s", count_of(*rows, "row"));
+    let cost = format!("{} in {seconds:.2} s", count_of(*rows, "state row"));
     match (differences, error) {
         (0, Some(error)) => format!("not compared with the states that incremental runs had kept: {error}"),
         (0, None) => format!("equal to the states that incremental runs had kept: {cost}"),

@@ -19,7 +19,7 @@ impl StorageReport {
             parts.push(table(&["archive of", "age", "files", "bytes", "events"], ages));
         }
         if !self.views.is_empty() {
-            parts.push(table(&["view", "version", "status", "files", "bytes", "rows"], self.views.iter().map(view_row)));
+            parts.push(table(&["view", "version", "status", "files", "bytes", "state rows"], self.views.iter().map(view_row)));
         }
         if !self.slices.is_empty() {
             parts.push(table(&["slices of", "version", "status", "files", "bytes"], self.slices.iter().map(slices_row)));

@@ -675,6 +675,15 @@ async fn the_page_needs_nothing_from_elsewhere_and_health_is_reported() {
     }
 }
 
+/// A snapshot has more of them than its view has rows.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_calls_state_rows_by_their_name() {
+    let client = Client::new().await;
+    let page = String::from_utf8(client.get("/").await.body).unwrap();
+    let of_row = ["snapshot_rows", "rows_written"].map(|field| format!(r#""state rows": row => number(row.{field})"#));
+    assert!(page.contains("<dt>state rows</dt>") && of_row.iter().all(|column| page.contains(column)));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_view_shows_wherever_health_does() {
     let client = Client::new().await;
