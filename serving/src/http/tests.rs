@@ -906,6 +906,15 @@ async fn the_page_clips_what_is_long_and_has_all_of_it_in_a_title() {
     assert!(page.contains("td.long { max-width: 460px; overflow: hidden; text-overflow: ellipsis; }") && page.contains("td.title = text"));
 }
 
+/// The clock of its partition decides about it when it is read, and may be ahead of any clock that is known here.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_is_dated_ahead_is_appended() {
+    let client = Client::limited(ServingLimits::default()).await;
+    let ahead = event("20", "2126-03-02T11:59:00Z", "a", "1.00", "ok");
+    let reply = client.post("/v1/streams/payments/events", &ahead).await;
+    assert_eq!((reply.status, &reply.json()["accepted"], &reply.json()["rejected_count"]), (202, &json!(1), &json!(0)));
+}
+
 /// Found by an attacker: 16 MiB of them were answered with two million errors.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_broken_events_the_first_are_named_and_all_counted() {
