@@ -59,6 +59,7 @@ mod wrapped;
 pub use decimals::QUOTIENT;
 pub(crate) use distinct::{DistinctSet, DistinctSize};
 pub(crate) use judged::Flaw;
+pub use local_times::time_in_zone;
 pub use markers::{AS_OF, WITHIN, as_of, within};
 pub(crate) use peak_factor::peak_factor;
 pub use state_formats::state_stamp;

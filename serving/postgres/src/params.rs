@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, IntervalUnit, TimeUnit};
 use bytes::{Buf, Bytes};
 use datafusion::common::ScalarValue;
+use engine::functions::time_in_zone;
 use postgres_types::{Kind, Type};
 use serving::{array_items, date_and_zone};
 use types::sql_types::timestamp_type;
@@ -109,15 +110,13 @@ fn from_text(pg_type: &Type, bytes: &[u8], zone: Zone) -> Read<ScalarValue> {
                 _ if data_type == DataType::Utf8 => text.to_owned(),
                 _ => text.trim().to_owned(),
             };
-            let text = ScalarValue::Utf8(Some(text));
-            let value = match zone.other_than_utc().filter(|_| *pg_type == Type::TIMESTAMPTZ) {
-                Some(zone) => {
-                    let local = DataType::Timestamp(TimeUnit::Microsecond, Some(zone.into()));
-                    text.cast_to(&local).and_then(|time| time.cast_to(&data_type))
-                }
-                None => text.cast_to(&data_type),
-            };
-            let value = value.map_err(|_| Wrong::Value)?;
+            if *pg_type == Type::TIMESTAMPTZ
+                && let Some(zone) = zone.other_than_utc()
+            {
+                let micros = time_in_zone(&text, zone).ok_or(Wrong::Value)?;
+                return Ok(ScalarValue::TimestampMicrosecond(Some(micros), Some("UTC".into())));
+            }
+            let value = ScalarValue::Utf8(Some(text)).cast_to(&data_type).map_err(|_| Wrong::Value)?;
             if value.is_null() { Err(Wrong::Value) } else { Ok(value) }
         }
     }

@@ -1,21 +1,25 @@
-//! A time plus or minus an interval whose days and months are those of a zone, and the time at which a day begins
-//! there, as PostgreSQL computes them. Arrow's own arithmetic and casts fail where the zone has the local time twice or
-//! not at all. `plan/session_zone.rs` decides where they are used. They have no names in SQL.
+//! A time plus or minus an interval whose days and months are those of a zone, and the time at which the clocks of the
+//! zone show a local time, as PostgreSQL computes them. Arrow's own arithmetic and casts fail where the zone has the
+//! local time twice or not at all. `plan/session_zone.rs` decides where they are used. They have no names in SQL.
 
 use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
-use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
-use arrow::compute::try_binary;
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, PrimitiveArray, PrimitiveBuilder};
+use arrow::compute::kernels::cast_utils::string_to_datetime;
+use arrow::compute::{CastOptions, cast_with_options, try_binary};
 use arrow::datatypes::{
-    ArrowTimestampType, DataType, Date32Type, IntervalMonthDayNano, IntervalMonthDayNanoType, TimeUnit, TimestampMicrosecondType,
+    ArrowTimestampType, DataType, Field, FieldRef, IntervalMonthDayNano, IntervalMonthDayNanoType, TimeUnit, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
 };
 use arrow::error::ArrowError;
 use arrow::temporal_conversions::as_datetime;
-use chrono::{Days, LocalResult, Months, NaiveDateTime, NaiveTime, Offset, TimeDelta, TimeZone};
+use chrono::{Days, LocalResult, Months, NaiveDateTime, Offset, TimeDelta, TimeZone, Utc};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use types::tiles::Micros;
+
+const UTC: &str = "UTC";
 
 /// Returns the sum of a time and an interval of months, days and nanoseconds.
 pub(crate) fn sum(zone: &Arc<str>) -> Arc<ScalarUDF> {
@@ -27,16 +31,22 @@ pub(crate) fn difference(zone: &Arc<str>) -> Arc<ScalarUDF> {
     InZone::function(Computed::Difference, zone)
 }
 
-/// Returns the midnight of a date, in microseconds.
-pub(crate) fn midnight(zone: &Arc<str>) -> Arc<ScalarUDF> {
-    InZone::function(Computed::Midnight, zone)
+/// Returns the time of a local time, of a text, or of the midnight of a date, or the times of an array of these. Where
+/// it cannot be computed, it is NULL if `safe` and an error otherwise.
+pub(crate) fn instant(zone: &Arc<str>, unit: TimeUnit, safe: bool) -> Arc<ScalarUDF> {
+    InZone::function(Computed::Instant { unit, safe }, zone)
+}
+
+/// Reads a text as a time; one without an offset is a local time of the zone. `None` if it is not a time.
+pub fn time_in_zone(text: &str, zone: &str) -> Option<Micros> {
+    TimestampMicrosecondType::from_naive_datetime(instant_of_text(text, zone.parse().ok()?).ok()?, None)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Computed {
     Sum,
     Difference,
-    Midnight,
+    Instant { unit: TimeUnit, safe: bool },
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -53,7 +63,7 @@ impl InZone {
 
     fn values(&self, arguments: &[ArrayRef]) -> Result<ArrayRef> {
         match (self.computed, arguments) {
-            (Computed::Midnight, [dates]) => self.midnights(dates),
+            (Computed::Instant { unit, safe }, [local]) => self.instants(local, unit, safe),
             (Computed::Sum | Computed::Difference, [times, intervals]) => match times.data_type() {
                 DataType::Timestamp(TimeUnit::Second, _) => self.shifted::<TimestampSecondType>(times, intervals),
                 DataType::Timestamp(TimeUnit::Millisecond, _) => self.shifted::<TimestampMillisecondType>(times, intervals),
@@ -65,13 +75,37 @@ impl InZone {
         }
     }
 
-    fn midnights(&self, dates: &ArrayRef) -> Result<ArrayRef> {
+    fn instants(&self, local: &ArrayRef, unit: TimeUnit, safe: bool) -> Result<ArrayRef> {
+        if let DataType::List(item) = local.data_type() {
+            let list = local.as_list::<i32>();
+            let instants = self.instants(list.values(), unit, safe)?;
+            let list = ListArray::try_new(item_of_instants(item, unit), list.offsets().clone(), instants, list.nulls().cloned())?;
+            return Ok(Arc::new(list));
+        }
+        match unit {
+            TimeUnit::Second => self.instants_in_unit::<TimestampSecondType>(local, safe),
+            TimeUnit::Millisecond => self.instants_in_unit::<TimestampMillisecondType>(local, safe),
+            TimeUnit::Microsecond => self.instants_in_unit::<TimestampMicrosecondType>(local, safe),
+            TimeUnit::Nanosecond => self.instants_in_unit::<TimestampNanosecondType>(local, safe),
+        }
+    }
+
+    fn instants_in_unit<T: ArrowTimestampType>(&self, local: &ArrayRef, safe: bool) -> Result<ArrayRef> {
         let zone: Tz = self.zone.parse()?;
-        let midnights: PrimitiveArray<TimestampMicrosecondType> = dates.as_primitive::<Date32Type>().try_unary(|date| {
-            let midnight = Date32Type::to_naive_date_opt(date).and_then(|date| instant(date.and_time(NaiveTime::MIN), zone));
-            midnight.and_then(|time| TimestampMicrosecondType::from_naive_datetime(time, None)).ok_or_else(out_of_range)
-        })?;
-        Ok(Arc::new(midnights.with_data_type(type_of_midnight())))
+        let options = CastOptions { safe, ..CastOptions::default() };
+        let instants = if local.data_type().is_string() {
+            let texts = cast_with_options(local, &DataType::Utf8, &options)?;
+            let texts = texts.as_string::<i32>();
+            collected::<T>(texts, safe, |row| instant_of_text(texts.value(row), zone))?
+        } else {
+            let times = cast_with_options(local, &T::DATA_TYPE, &options)?;
+            let times = times.as_primitive::<T>();
+            collected::<T>(times, safe, |row| {
+                let time = as_datetime::<T>(times.value(row)).and_then(|local| instant_of_local(local, zone));
+                time.ok_or_else(out_of_range)
+            })?
+        };
+        Ok(Arc::new(instants.with_timezone(UTC)))
     }
 
     fn shifted<T: ArrowTimestampType>(&self, times: &ArrayRef, intervals: &ArrayRef) -> Result<ArrayRef> {
@@ -80,7 +114,7 @@ impl InZone {
             try_binary(times.as_primitive::<T>(), intervals.as_primitive::<IntervalMonthDayNanoType>(), |time, by| {
                 let by = match self.computed {
                     Computed::Difference => by.checked_neg(),
-                    Computed::Sum | Computed::Midnight => Some(by),
+                    Computed::Sum | Computed::Instant { .. } => Some(by),
                 };
                 let shifted = as_datetime::<T>(time).zip(by).and_then(|(time, by)| shifted(time, by, zone));
                 shifted.and_then(|time| T::from_naive_datetime(time, None)).ok_or_else(out_of_range)
@@ -94,7 +128,7 @@ impl ScalarUDFImpl for InZone {
         match self.computed {
             Computed::Sum => "sum_in_zone",
             Computed::Difference => "difference_in_zone",
-            Computed::Midnight => "midnight_in_zone",
+            Computed::Instant { .. } => "instant_in_zone",
         }
     }
 
@@ -114,9 +148,9 @@ impl ScalarUDFImpl for InZone {
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         match (self.computed, arguments) {
-            (Computed::Midnight, _) => Ok(type_of_midnight()),
-            (_, [time, _]) => Ok(time.clone()),
-            (_, others) => exec_err!("{} was called with {} arguments: expected 2", self.name(), others.len()),
+            (Computed::Instant { unit, .. }, [local]) => Ok(type_of_instants(local, unit)),
+            (Computed::Sum | Computed::Difference, [time, _]) => Ok(time.clone()),
+            (_, others) => exec_err!("{} was called with {} arguments", self.name(), others.len()),
         }
     }
 
@@ -127,8 +161,37 @@ impl ScalarUDFImpl for InZone {
     }
 }
 
-fn type_of_midnight() -> DataType {
-    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+/// The type of the times of values of this type.
+fn type_of_instants(local: &DataType, unit: TimeUnit) -> DataType {
+    match local {
+        DataType::List(item) => DataType::List(item_of_instants(item, unit)),
+        _ => DataType::Timestamp(unit, Some(UTC.into())),
+    }
+}
+
+fn item_of_instants(local: &Field, unit: TimeUnit) -> FieldRef {
+    Arc::new(local.clone().with_data_type(type_of_instants(local.data_type(), unit)).with_nullable(true))
+}
+
+/// The time of each row that is not NULL.
+fn collected<T: ArrowTimestampType>(
+    local: &dyn Array,
+    safe: bool,
+    instant: impl Fn(usize) -> Result<NaiveDateTime, ArrowError>,
+) -> Result<PrimitiveArray<T>, ArrowError> {
+    let mut instants = PrimitiveBuilder::<T>::with_capacity(local.len());
+    for row in 0..local.len() {
+        if local.is_null(row) {
+            instants.append_null();
+            continue;
+        }
+        match instant(row).and_then(|time| T::from_naive_datetime(time, None).ok_or_else(out_of_range)) {
+            Ok(time) => instants.append_value(time),
+            Err(_) if safe => instants.append_null(),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(instants.finish())
 }
 
 /// The time, in UTC, with the months, then the days added to what the clocks of the zone show, then the rest.
@@ -136,10 +199,10 @@ fn shifted(time: NaiveDateTime, by: IntervalMonthDayNano, zone: Tz) -> Option<Na
     let mut time = time;
     if by.months != 0 {
         let (local, months) = (local(time, zone)?, Months::new(by.months.unsigned_abs()));
-        time = instant(if by.months > 0 { local.checked_add_months(months)? } else { local.checked_sub_months(months)? }, zone)?;
+        time = instant_of_local(if by.months > 0 { local.checked_add_months(months)? } else { local.checked_sub_months(months)? }, zone)?;
     }
     if by.days != 0 {
-        time = instant(local(time, zone)?.checked_add_signed(TimeDelta::try_days(by.days.into())?)?, zone)?;
+        time = instant_of_local(local(time, zone)?.checked_add_signed(TimeDelta::try_days(by.days.into())?)?, zone)?;
     }
     time.checked_add_signed(TimeDelta::nanoseconds(by.nanoseconds))
 }
@@ -151,7 +214,7 @@ fn local(time: NaiveDateTime, zone: Tz) -> Option<NaiveDateTime> {
 
 /// The time, in UTC, at which the clocks of the zone show a local time. As in PostgreSQL, it is the later one where
 /// they show it twice, and has the offset before the change where they skip it.
-fn instant(local: NaiveDateTime, zone: Tz) -> Option<NaiveDateTime> {
+fn instant_of_local(local: NaiveDateTime, zone: Tz) -> Option<NaiveDateTime> {
     match zone.from_local_datetime(&local) {
         LocalResult::Single(only) => Some(only.naive_utc()),
         LocalResult::Ambiguous(_, later) => Some(later.naive_utc()),
@@ -160,6 +223,15 @@ fn instant(local: NaiveDateTime, zone: Tz) -> Option<NaiveDateTime> {
             local.checked_sub_offset(zone.offset_from_utc_datetime(&day_before).fix())
         }
     }
+}
+
+/// The time, in UTC, of a text.
+fn instant_of_text(text: &str, zone: Tz) -> Result<NaiveDateTime, ArrowError> {
+    string_to_datetime(&zone, text).map(|time| time.naive_utc()).or_else(|_| {
+        // If only UTC can read it, it is a local time that the zone has twice or not at all.
+        let local = string_to_datetime(&Utc, text)?.naive_utc();
+        instant_of_local(local, zone).ok_or_else(out_of_range)
+    })
 }
 
 /// What Arrow's own arithmetic says.

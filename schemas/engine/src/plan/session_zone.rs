@@ -1,7 +1,7 @@
 //! Computes with times in the zone of a session, as PostgreSQL does. All times have the type of UTC. Where a result
 //! depends on the zone, a time gets the type of the session's zone, in which DataFusion then computes, and a time that
 //! results gets that of UTC again. A time that has another zone by `AT TIME ZONE` keeps it. Functions of ours add
-//! intervals to times, and make times of dates (`functions/local_times.rs`).
+//! intervals to times, and make times of texts, dates and local times (`functions/local_times.rs`).
 
 use std::sync::Arc;
 
@@ -118,16 +118,12 @@ fn side(expr: &Expr, schema: &DFSchema) -> Option<CastToLocal> {
 impl TimesInSessionZone {
     fn in_zone(&self, expr: Expr, schema: &DFSchema, config: &ConfigOptions) -> Result<Transformed<Expr>> {
         match expr {
-            Expr::Cast(Cast { expr, field }) if is_date(&expr, schema) && self.zoned(field.data_type()).is_some() => {
-                let midnight = ScalarFunction::new_udf(local_times::midnight(&self.zone), vec![*expr]);
-                Ok(Transformed::yes(Expr::Cast(Cast::new_from_field(Box::new(Expr::ScalarFunction(midnight)), field))))
-            }
             Expr::Cast(Cast { expr, field }) => {
-                let operand = self.operand(*expr, field.data_type(), schema, cast)?;
+                let operand = self.operand(*expr, field.data_type(), schema, false)?;
                 Ok(operand.update_data(|operand| Expr::Cast(Cast::new_from_field(Box::new(operand), field))))
             }
             Expr::TryCast(TryCast { expr, field }) => {
-                let operand = self.operand(*expr, field.data_type(), schema, try_cast)?;
+                let operand = self.operand(*expr, field.data_type(), schema, true)?;
                 Ok(operand.update_data(|operand| Expr::TryCast(TryCast::new_from_field(Box::new(operand), field))))
             }
             Expr::ScalarFunction(call) => self.called(call, schema, config),
@@ -136,17 +132,21 @@ impl TimesInSessionZone {
         }
     }
 
-    /// What is cast: a time that becomes a text, a date or a local time, or one of those that becomes a time.
+    /// What is cast: a time that becomes a text, a date or a local time, or one of those that becomes a time. If it is
+    /// `safe`, what cannot be cast is NULL.
     ///
     /// Errors: an array of times that becomes one of local times.
-    fn operand(&self, operand: Expr, to: &DataType, schema: &DFSchema, cast: impl Fn(Expr, DataType) -> Expr) -> Result<Transformed<Expr>> {
+    fn operand(&self, operand: Expr, to: &DataType, schema: &DFSchema, safe: bool) -> Result<Transformed<Expr>> {
         let Ok(from) = operand.get_type(schema) else { return Ok(Transformed::no(operand)) };
         let Some(zoned) = self.zoned(&from) else {
-            return Ok(match self.zoned(to) {
-                Some(zoned) if is_local(&from) => Transformed::yes(cast(operand, zoned)),
+            return Ok(match item_type(to) {
+                DataType::Timestamp(unit, _) if self.zoned(to).is_some() && is_local(&from) => {
+                    Transformed::yes(self.instant(operand, *unit, safe))
+                }
                 _ => Transformed::no(operand),
             });
         };
+        let cast = if safe { try_cast } else { cast };
         match (&from, item_type(to)) {
             (DataType::Timestamp(..), DataType::Timestamp(_, None)) => {
                 let call = ScalarFunction::new_udf(datetime::to_local_time(), vec![cast(operand, zoned)]);
@@ -156,6 +156,11 @@ impl TimesInSessionZone {
             (_, local) if is_local(local) => Ok(Transformed::yes(cast(operand, zoned))),
             _ => Ok(Transformed::no(operand)),
         }
+    }
+
+    /// The time of a text, a date or a local time.
+    fn instant(&self, local: Expr, unit: TimeUnit, safe: bool) -> Expr {
+        Expr::ScalarFunction(ScalarFunction::new_udf(local_times::instant(&self.zone, unit, safe), vec![local]))
     }
 
     fn called(&self, mut call: ScalarFunction, schema: &DFSchema, config: &ConfigOptions) -> Result<Transformed<Expr>> {
@@ -171,17 +176,20 @@ impl TimesInSessionZone {
                 Err(self.refusal(&format!("{name}() of times by days or months"), SERIES_OF_DATES))
             }
             name if name.starts_with("to_timestamp") && is_given_local() => {
+                let returned = Expr::ScalarFunction(call.clone()).get_type(schema)?;
+                if let (DataType::Timestamp(unit, Some(_)), [local]) = (&returned, call.args.as_mut_slice()) {
+                    *local = self.instant(std::mem::take(local), *unit, false);
+                    return Ok(Transformed::yes(Expr::ScalarFunction(call)));
+                }
                 let mut zoned = config.clone();
                 zoned.execution.time_zone = Some(self.zone.to_string());
-                let function = call.func.inner().with_updated_config(&zoned);
-                let expr = Expr::ScalarFunction(call);
-                match (function, expr.get_type(schema), expr) {
-                    (Some(function), Ok(returned), Expr::ScalarFunction(call)) if self.zoned(&returned).is_some() => {
+                Ok(match call.func.inner().with_updated_config(&zoned) {
+                    Some(function) if self.zoned(&returned).is_some() => {
                         let call = ScalarFunction::new_udf(Arc::new(function), call.args);
-                        Ok(Transformed::yes(cast(Expr::ScalarFunction(call), returned)))
+                        Transformed::yes(cast(Expr::ScalarFunction(call), returned))
                     }
-                    (_, _, expr) => Ok(Transformed::no(expr)),
-                }
+                    _ => Transformed::no(Expr::ScalarFunction(call)),
+                })
             }
             name if OF_LOCAL_TIME.contains(&name) => {
                 let returned = Expr::ScalarFunction(call.clone()).get_type(schema)?;
@@ -262,10 +270,6 @@ impl TimesInSessionZone {
         let message = format!("{what} does not follow the session's TimeZone '{}': {instead}, or SET TimeZone = 'UTC'", self.zone);
         Error::input(message).with_reason(Reason::NotSupported).into()
     }
-}
-
-fn is_date(expr: &Expr, schema: &DFSchema) -> bool {
-    matches!(expr.get_type(schema), Ok(DataType::Date32))
 }
 
 fn is_text(expr: &Expr, schema: &DFSchema) -> bool {

@@ -161,6 +161,45 @@ async fn a_day_without_a_midnight_begins_an_hour_later() {
     assert_eq!(asked(&session("America/Havana"), "SELECT DATE '2026-11-01'::TIMESTAMPTZ").await.unwrap(), ["2026-11-01T05:00:00Z"]);
 }
 
+/// As PostgreSQL 15 resolves them.
+#[tokio::test]
+async fn a_local_time_that_is_there_twice_or_not_at_all_is_one_time() {
+    for (expression, expected) in [
+        ("TIMESTAMPTZ '2026-03-29 02:30:00'", "2026-03-29T01:30:00Z"),
+        ("'2026-10-25 02:30:00.25'::TIMESTAMPTZ", "2026-10-25T01:30:00.250Z"),
+        ("'2026-10-25 02:30:00+02'::TIMESTAMPTZ", "2026-10-25T00:30:00Z"),
+        ("TIMESTAMP '2026-03-29 02:30:00'::TIMESTAMPTZ", "2026-03-29T01:30:00Z"),
+        ("TIMESTAMP '2026-10-25 02:30:00'::TIMESTAMPTZ", "2026-10-25T01:30:00Z"),
+        ("TRY_CAST('2026-10-25 02:30:00' AS TIMESTAMPTZ)", "2026-10-25T01:30:00Z"),
+        ("TRY_CAST('soon' AS TIMESTAMPTZ)", ""),
+        ("to_timestamp('2026-03-29 02:30:00')", "2026-03-29T01:30:00Z"),
+        ("to_timestamp_seconds(TIMESTAMP '2026-10-25 02:30:00')", "2026-10-25T01:30:00Z"),
+        ("again = '2026-10-25 02:30:00'", "true"),
+        ("summer IN (TIMESTAMP '2026-03-29 02:30:00')", "true"),
+        ("summer BETWEEN '2026-03-29 02:30:00' AND '2026-03-29 02:30:00'", "true"),
+        ("make_array('2026-10-25 02:30:00', NULL, '2026-10-25')::TIMESTAMPTZ[]", "[2026-10-25T01:30:00Z, , 2026-10-24T22:00:00Z]"),
+        ("make_array(DATE '2026-03-30')::TIMESTAMPTZ[]", "[2026-03-29T22:00:00Z]"),
+    ] {
+        assert_eq!(in_berlin(expression).await.as_deref(), Ok(expected), "{expression}");
+    }
+    for (zone, local, expected) in [
+        ("Europe/Dublin", "2026-03-29 01:30:00", "2026-03-29T01:30:00Z"),
+        ("Europe/Dublin", "2026-10-25 01:30:00", "2026-10-25T01:30:00Z"),
+        ("Europe/Moscow", "2014-10-26 01:30:00", "2014-10-25T22:30:00Z"),
+        ("Pacific/Apia", "2011-12-30 12:00:00", "2011-12-30T22:00:00Z"),
+        ("Australia/Lord_Howe", "2026-04-05 01:45:00", "2026-04-04T15:15:00Z"),
+        ("Australia/Lord_Howe", "2026-10-04 02:15:00", "2026-10-03T15:45:00Z"),
+    ] {
+        let sql = format!(
+            "SELECT shown::TIMESTAMPTZ AS of_text, shown::TIMESTAMP::TIMESTAMPTZ AS of_time \
+            FROM (VALUES ('{local}'), (NULL)) AS clocks(shown) ORDER BY shown"
+        );
+        assert_eq!(asked(&session(zone), &sql).await.unwrap(), [expected, expected, "", ""], "{zone} {local}");
+    }
+    let error = in_berlin("'soon'::TIMESTAMPTZ").await.unwrap_err();
+    assert!(error.contains("Error parsing timestamp from 'soon'"), "{error}");
+}
+
 /// Their clocks differ by 25 hours.
 #[tokio::test]
 async fn today_is_the_day_of_the_zone() {
