@@ -113,7 +113,7 @@ fn from_text(pg_type: &Type, bytes: &[u8], zone: Zone) -> Read<ScalarValue> {
             if *pg_type == Type::TIMESTAMPTZ
                 && let Some(zone) = zone.other_than_utc()
             {
-                let micros = time_in_zone(&text, zone).ok_or(Wrong::Value)?;
+                let micros = time_in_zone(&text, &zone).ok_or(Wrong::Value)?;
                 return Ok(ScalarValue::TimestampMicrosecond(Some(micros), Some("UTC".into())));
             }
             let value = ScalarValue::Utf8(Some(text)).cast_to(&data_type).map_err(|_| Wrong::Value)?;

@@ -85,7 +85,8 @@ impl QueryEngine {
                 return StatementRows::new(schema, Vec::new(), batches, Turn::default());
             }
         }
-        let settings = SessionSettings { as_of, time_zone: zone.other_than_utc() };
+        let time_zone = zone.other_than_utc();
+        let settings = SessionSettings { as_of, time_zone: time_zone.as_deref() };
         let response = self.node.query_typed(read_view, sql, params, settings).await?;
         StatementRows::new(response.schema, response.uuids, response.batches, response.turn)
     }

@@ -364,7 +364,9 @@ fn checked(name: &str, value: &str) -> Result<String, SqlProblem> {
         },
         Check::Time if value.trim().is_empty() => Ok(String::new()),
         Check::Time => parse_as_of(value).map(|_| value.trim().to_owned()).map_err(SqlProblem::from),
-        Check::Zone => Zone::named(value).map(|zone| zone.to_string()).ok_or_else(|| wrong("a time zone, such as UTC or Europe/Berlin")),
+        Check::Zone => Zone::spelled(value).ok_or_else(|| {
+            wrong("a time zone, such as UTC or Europe/Berlin, or whole minutes of less than a day from UTC, such as 2 or INTERVAL '5:30'")
+        }),
         // Dates are written in one way; the order is that in which ambiguous dates would be read, and none is.
         Check::DateStyle => {
             let order = ["MDY", "DMY", "YMD"].into_iter().find(|order| value.to_uppercase().split([',', ' ']).any(|part| part == *order));

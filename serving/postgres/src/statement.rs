@@ -250,6 +250,14 @@ fn set(words: &[Word], sql: &str) -> Result<Command, SqlProblem> {
         return Ok(Command::Set { name: "client_encoding".into(), value: words.get(1).map(|word| word.text.clone()), is_local });
     }
     let (name, rest) = setting_name(words);
+    if let [keyword, interval, unit @ ..] = rest
+        && name == "timezone"
+        && keyword.is("interval")
+        && interval.is_quoted
+    {
+        let unit: String = unit.iter().map(|word| format!(" {}", word.text)).collect();
+        return Ok(Command::Set { name, value: Some(format!("INTERVAL '{}'{unit}", interval.text)), is_local });
+    }
     let value = match rest {
         [first, value @ ..] if (first.is("=") || first.is("to")) && !value.is_empty() => value,
         value if name == "timezone" && !value.is_empty() => value,

@@ -53,6 +53,35 @@ async fn times_are_computed_in_the_zone_of_the_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_session_may_be_at_an_offset_from_utc() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let sql = "SELECT ts, ts::text, extract(hour FROM ts), '2026-03-01 10:01'::timestamptz - ts = INTERVAL '-2 hours' \
+        FROM events WHERE device = 'a'";
+    let east = ["2026-03-01 12:01:00+02", "2026-03-01T12:01:00+02:00", "12", "t"];
+    for (set, shown) in [
+        ("SET TIME ZONE 2", "<+02>-02"),
+        ("SET TimeZone = '+02'", "<+02>-02"),
+        ("SET TIME ZONE INTERVAL '+02:00' HOUR TO MINUTE", "<+02>-02"),
+        ("SET TimeZone = 'GMT-02:00'", "GMT-02:00"),
+    ] {
+        client.batch_execute(set).await.unwrap();
+        assert_eq!(one(&client, "SHOW TimeZone").await, shown, "{set}");
+        assert_eq!(row(&client, sql).await, east, "{set}");
+    }
+    // In POSIX, west is positive.
+    client.batch_execute("SET TimeZone = '+02:00'").await.unwrap();
+    assert_eq!(one(&client, "SHOW TimeZone").await, "+02:00");
+    assert_eq!(one(&client, "SELECT ts FROM events WHERE device = 'a'").await, "2026-03-01 08:01:00-02");
+    for refused in ["SET TIME ZONE 24", "SET TIME ZONE INTERVAL '1 day'", "SET TimeZone = 'CET-1CEST'"] {
+        let error = client.batch_execute(refused).await.unwrap_err();
+        let (state, message, _) = error_of(&error);
+        assert!(state == "22023" && message.contains("whole minutes of less than a day from UTC"), "{refused}: {state} {message}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_hours_around_a_change_of_clocks_are_those_of_the_zone() {
     let server = Server::filled().await;
     let client = server.connect().await;

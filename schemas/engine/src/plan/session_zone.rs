@@ -30,7 +30,7 @@ const OF_LOCAL_TIME: [&str; 7] = ["array_to_string", "date_part", "date_trunc", 
 /// What to write instead of a series of times.
 const SERIES_OF_DATES: &str = "generate DATEs or TIMESTAMPs and cast each of them to TIMESTAMPTZ";
 
-/// Makes a session compute with times in a zone: a name that Arrow knows, other than `UTC`.
+/// Makes a session compute with times in a zone: a name or an offset that Arrow knows, other than `UTC`.
 pub fn compute_in_zone(session: &mut SessionContext, zone: &str) -> Result<()> {
     session.add_analyzer_rule(Arc::new(TimesInSessionZone { zone: zone.into() }));
     session.register_expr_planner(Arc::new(DatesFromTimes))

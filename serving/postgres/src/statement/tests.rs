@@ -29,6 +29,10 @@ fn settings_are_read_in_every_spelling() {
         ("set datestyle to iso, mdy", set("datestyle", "iso, mdy")),
         ("SET TIME ZONE 'Europe/Berlin'", set("timezone", "Europe/Berlin")),
         ("SET TimeZone='UTC'", set("timezone", "UTC")),
+        ("SET TIME ZONE -2.5", set("timezone", "-2.5")),
+        ("SET TIME ZONE +2", set("timezone", "+2")),
+        ("SET TIME ZONE INTERVAL '+02:00' HOUR TO MINUTE", set("timezone", "INTERVAL '+02:00' hour to minute")),
+        ("SET SESSION TIME ZONE INTERVAL '2 hours'", set("timezone", "INTERVAL '2 hours'")),
         ("SET NAMES 'UTF8'", set("client_encoding", "UTF8")),
         ("SET client_encoding = 'UTF8'", set("client_encoding", "UTF8")),
         ("SET search_path = \"$user\", public", set("search_path", "$user, public")),
@@ -59,7 +63,7 @@ fn settings_are_read_in_every_spelling() {
     ] {
         assert_eq!(commands(text), [expected], "{text}");
     }
-    for text in ["SET", "SET x", "SET x =", "SET x 1", "SET a = b c"] {
+    for text in ["SET", "SET x", "SET x =", "SET x 1", "SET a = b c", "SET TimeZone = INTERVAL '2 hours'", "SET TIME ZONE INTERVAL 2"] {
         assert_eq!(statements(text).unwrap_err().state, SYNTAX_ERROR, "{text}");
     }
 }

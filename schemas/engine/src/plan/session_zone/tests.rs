@@ -200,6 +200,25 @@ async fn a_local_time_that_is_there_twice_or_not_at_all_is_one_time() {
     assert!(error.contains("Error parsing timestamp from 'soon'"), "{error}");
 }
 
+#[tokio::test]
+async fn a_zone_may_be_an_offset() {
+    for (expression, expected) in [
+        ("ts::TEXT", "2026-01-02T01:30:00+05:30"),
+        ("to_char(ts, '%d %H:%M')", "02 01:30"),
+        ("date_part('hour', ts)", "1"),
+        ("date_trunc('day', ts)", "2026-01-01T18:30:00Z"),
+        ("ts::DATE", "2026-01-02"),
+        ("ts::TIMESTAMP", "2026-01-02T01:30:00"),
+        ("ts + INTERVAL '1 day'", "2026-01-02T20:00:00Z"),
+        ("'2026-01-01 05:30:00'::TIMESTAMPTZ", "2026-01-01T00:00:00Z"),
+        ("DATE '2026-01-01'::TIMESTAMPTZ", "2025-12-31T18:30:00Z"),
+        ("ts AT TIME ZONE '+05:30'", "2026-01-02T01:30:00+05:30"),
+    ] {
+        let sql = format!("SELECT {expression} AS found FROM (VALUES (TIMESTAMPTZ '2026-01-01T20:00:00Z')) AS times(ts)");
+        assert_eq!(asked(&session("+05:30"), &sql).await.unwrap(), [expected], "{expression}");
+    }
+}
+
 /// Their clocks differ by 25 hours.
 #[tokio::test]
 async fn today_is_the_day_of_the_zone() {
