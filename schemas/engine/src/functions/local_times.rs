@@ -31,8 +31,9 @@ pub(crate) fn difference(zone: &Arc<str>) -> Arc<ScalarUDF> {
     InZone::function(Computed::Difference, zone)
 }
 
-/// Returns the time of a local time, of a text, or of the midnight of a date, or the times of an array of these. Where
-/// it cannot be computed, it is NULL if `safe` and an error otherwise.
+/// Returns the time of a local time, of a text, or of the midnight of a date, or the times of an array of these. Of a
+/// time, it returns the one that has its local time. Where it cannot be computed, it is NULL if `safe` and an error
+/// otherwise.
 pub(crate) fn instant(zone: &Arc<str>, unit: TimeUnit, safe: bool) -> Arc<ScalarUDF> {
     InZone::function(Computed::Instant { unit, safe }, zone)
 }
@@ -98,11 +99,13 @@ impl InZone {
             let texts = texts.as_string::<i32>();
             collected::<T>(texts, safe, |row| instant_of_text(texts.value(row), zone))?
         } else {
+            let is_time = matches!(local.data_type(), DataType::Timestamp(_, Some(_)));
             let times = cast_with_options(local, &T::DATA_TYPE, &options)?;
             let times = times.as_primitive::<T>();
             collected::<T>(times, safe, |row| {
-                let time = as_datetime::<T>(times.value(row)).and_then(|local| instant_of_local(local, zone));
-                time.ok_or_else(out_of_range)
+                let time = as_datetime::<T>(times.value(row));
+                let local = if is_time { time.and_then(|time| local_of_instant(time, zone)) } else { time };
+                local.and_then(|local| instant_of_local(local, zone)).ok_or_else(out_of_range)
             })?
         };
         Ok(Arc::new(instants.with_timezone(UTC)))
@@ -198,17 +201,17 @@ fn collected<T: ArrowTimestampType>(
 fn shifted(time: NaiveDateTime, by: IntervalMonthDayNano, zone: Tz) -> Option<NaiveDateTime> {
     let mut time = time;
     if by.months != 0 {
-        let (local, months) = (local(time, zone)?, Months::new(by.months.unsigned_abs()));
+        let (local, months) = (local_of_instant(time, zone)?, Months::new(by.months.unsigned_abs()));
         time = instant_of_local(if by.months > 0 { local.checked_add_months(months)? } else { local.checked_sub_months(months)? }, zone)?;
     }
     if by.days != 0 {
-        time = instant_of_local(local(time, zone)?.checked_add_signed(TimeDelta::try_days(by.days.into())?)?, zone)?;
+        time = instant_of_local(local_of_instant(time, zone)?.checked_add_signed(TimeDelta::try_days(by.days.into())?)?, zone)?;
     }
     time.checked_add_signed(TimeDelta::nanoseconds(by.nanoseconds))
 }
 
 /// What the clocks of the zone show at a time in UTC.
-fn local(time: NaiveDateTime, zone: Tz) -> Option<NaiveDateTime> {
+fn local_of_instant(time: NaiveDateTime, zone: Tz) -> Option<NaiveDateTime> {
     time.checked_add_offset(zone.offset_from_utc_datetime(&time).fix())
 }
 

@@ -27,6 +27,9 @@ const UTC: &str = "UTC";
 /// The functions whose results depend on the zone of their arguments.
 const OF_LOCAL_TIME: [&str; 7] = ["array_to_string", "date_part", "date_trunc", "to_char", "to_date", "to_local_time", "to_time"];
 
+/// The units that date_trunc() truncates to a midnight.
+const OF_DAYS: [&str; 5] = ["day", "week", "month", "quarter", "year"];
+
 /// What to write instead of a series of times.
 const SERIES_OF_DATES: &str = "generate DATEs or TIMESTAMPs and cast each of them to TIMESTAMPTZ";
 
@@ -193,6 +196,7 @@ impl TimesInSessionZone {
             }
             name if OF_LOCAL_TIME.contains(&name) => {
                 let returned = Expr::ScalarFunction(call.clone()).get_type(schema)?;
+                let is_midnight = name == "date_trunc" && is_of_days(&call);
                 let mut changed = false;
                 for argument in &mut call.args {
                     changed |= self.local(argument, schema);
@@ -201,6 +205,8 @@ impl TimesInSessionZone {
                 Ok(match (changed, self.zoned(&returned)) {
                     (false, _) => Transformed::no(call),
                     (true, None) => Transformed::yes(call),
+                    // DataFusion takes the one with the offset of the given time where the zone has a midnight twice.
+                    (true, Some(DataType::Timestamp(unit, _))) if is_midnight => Transformed::yes(self.instant(call, unit, false)),
                     (true, Some(_)) => Transformed::yes(cast(call, returned)),
                 })
             }
@@ -274,6 +280,12 @@ impl TimesInSessionZone {
 
 fn is_text(expr: &Expr, schema: &DFSchema) -> bool {
     expr.get_type(schema).is_ok_and(|given| given.is_string())
+}
+
+fn is_of_days(truncation: &ScalarFunction) -> bool {
+    let Some(Expr::Literal(unit, _)) = truncation.args.first() else { return false };
+    let unit = unit.try_as_str().flatten().unwrap_or_default();
+    OF_DAYS.iter().any(|of_days| of_days.eq_ignore_ascii_case(unit))
 }
 
 /// Whether the step of a series is written with neither days nor months.

@@ -200,6 +200,33 @@ async fn a_local_time_that_is_there_twice_or_not_at_all_is_one_time() {
     assert!(error.contains("Error parsing timestamp from 'soon'"), "{error}");
 }
 
+/// In Havana, the clocks went back from 01:00 to 00:00 of 1 November.
+#[tokio::test]
+async fn a_midnight_that_is_there_twice_begins_one_day() {
+    let havana = session("America/Havana");
+    let events = "(VALUES (TIMESTAMPTZ '2026-11-01T03:30:00Z'), (TIMESTAMPTZ '2026-11-01T04:30:00Z'), \
+        (TIMESTAMPTZ '2026-11-01T05:30:00Z'), (TIMESTAMPTZ '2026-11-01T20:30:00Z')) AS events(ts)";
+    for by in ["date_trunc('day', ts)", "ROLLUP (date_trunc('day', ts))"] {
+        let sql = format!("SELECT date_trunc('day', ts) AS day, count(*) AS n FROM {events} GROUP BY {by} ORDER BY day LIMIT 2");
+        assert_eq!(asked(&havana, &sql).await.unwrap(), ["2026-10-31T04:00:00Z", "1", "2026-11-01T05:00:00Z", "3"], "{by}");
+    }
+    for (unit, time, expected) in [
+        ("DAY", "2026-11-01T04:30:00Z", "2026-11-01T05:00:00Z"),
+        ("week", "2026-11-01T04:30:00Z", "2026-10-26T04:00:00Z"),
+        ("month", "2026-11-01T04:30:00Z", "2026-11-01T05:00:00Z"),
+        ("month", "2026-11-04T12:00:00Z", "2026-11-01T05:00:00Z"),
+        ("quarter", "2026-11-01T04:30:00Z", "2026-10-01T04:00:00Z"),
+        ("year", "2026-11-01T04:30:00Z", "2026-01-01T05:00:00Z"),
+        ("hour", "2026-11-01T04:30:00Z", "2026-11-01T04:00:00Z"),
+        ("hour", "2026-11-01T05:30:00Z", "2026-11-01T05:00:00Z"),
+    ] {
+        let sql = format!("SELECT date_trunc('{unit}', TIMESTAMPTZ '{time}')");
+        assert_eq!(asked(&havana, &sql).await.unwrap(), [expected], "{unit} {time}");
+    }
+    let santiago = "SELECT date_trunc('day', TIMESTAMPTZ '2026-09-06T04:30:00Z')";
+    assert_eq!(asked(&session("America/Santiago"), santiago).await.unwrap(), ["2026-09-06T04:00:00Z"]);
+}
+
 #[tokio::test]
 async fn a_zone_may_be_an_offset() {
     for (expression, expected) in [
