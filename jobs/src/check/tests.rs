@@ -127,13 +127,8 @@ async fn every_name_that_nothing_has_is_reported_at_its_place() {
         SELECT divice, cuont(*) AS n, smu(amuont) AS total, max(abs(amuont)) AS largest\n\
         FROM pay WHERE stauts = 'ok' GROUP BY divice;";
     let checked = check(&[("streams/pay.sql", STREAM), ("views/a.sql", view)]).await;
-    let reported: Vec<(usize, usize, &str)> = checked
-        .diagnostics
-        .iter()
-        .map(|mistake| (mistake.line, mistake.column, mistake.message.split(&[':', '"']).nth(4).unwrap_or_default()))
-        .collect();
     assert_eq!(
-        reported,
+        unknown_names(&checked),
         [(2, 8, "divice"), (2, 16, "cuont"), (2, 31, "smu"), (2, 35, "amuont"), (3, 16, "stauts")],
         "{}",
         checked.diagnostics
@@ -142,6 +137,32 @@ async fn every_name_that_nothing_has_is_reported_at_its_place() {
     let view = "CREATE VIEW a AS SELECT date_trunc('day', t) AS day, count(*) AS n FROM pay GROUP BY day;";
     let checked = check(&[("streams/pay.sql", STREAM), ("views/a.sql", view)]).await;
     assert_eq!(checked.diagnostics.len(), 1, "{}", checked.diagnostics);
+}
+
+#[tokio::test]
+async fn every_name_that_nothing_has_is_reported_in_sinks_and_alerts() {
+    let sink = "CREATE SINK scored WITH (topic = 'scored') AS\n\
+        SELECT p.divice, v.m_1h, smu(p.amount) AS total\n\
+        FROM pay p LEFT JOIN velocity v ON v.devise = p.device\n\
+        WHERE p.stauts = 'ok' AND p.divice <> 'none';";
+    let checked = check(&[("streams/pay.sql", STREAM), ("views/velocity.sql", VIEW), ("sinks/scored.sql", sink)]).await;
+    assert_eq!(
+        unknown_names(&checked),
+        [(2, 8, "divice"), (2, 18, "m_1h"), (2, 26, "smu"), (3, 36, "devise"), (4, 7, "stauts")],
+        "{}",
+        checked.diagnostics
+    );
+    let alert = "CREATE ALERT busy WITH (topic = 'alerts') AS\n\
+        SELECT divice, uper(device) AS name\n\
+        FROM velocity WHERE m_1h >= 10;";
+    let checked = check(&[("streams/pay.sql", STREAM), ("views/velocity.sql", VIEW), ("alerts/busy.sql", alert)]).await;
+    assert_eq!(unknown_names(&checked), [(2, 8, "divice"), (2, 16, "uper"), (3, 21, "m_1h")], "{}", checked.diagnostics);
+}
+
+/// The names that nothing has, each with its place.
+fn unknown_names(checked: &Checked) -> Vec<(usize, usize, &str)> {
+    let mistakes = checked.diagnostics.iter();
+    mistakes.map(|mistake| (mistake.line, mistake.column, mistake.message.split('"').nth(3).unwrap_or_default())).collect()
 }
 
 #[tokio::test]

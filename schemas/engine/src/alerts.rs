@@ -40,10 +40,10 @@ use crate::checked::physical;
 use crate::functions::Functions;
 use crate::parameters::UsedParameters;
 use crate::plan::{
-    ColumnKind, SelectPlace, UuidColumns, ViewPlan, asks_for_time, check_expressions, node_name, planning_session, simplify_or_keep,
-    unstable_function,
+    ColumnKind, SelectError, SelectPlace, UuidColumns, ViewPlan, asks_for_time, check_expressions, node_name, planning_session,
+    simplify_or_keep, unstable_function,
 };
-use crate::sinks::{AS_OF, AnalysisError, SelectOwner, Sources, analysed, check_names, check_system_names};
+use crate::sinks::{AS_OF, SelectOwner, Sources, analysed, check_names, check_system_names};
 
 mod evaluate;
 mod first_changes;
@@ -84,15 +84,12 @@ impl AlertPlan {
     /// Plans an alert over one of the views. Errors: what cannot be watched, with its place in the file.
     pub async fn new(alert: &AlertDefinition, functions: &Functions, sources: Sources<'_>) -> Result<AlertPlan, Diagnostics> {
         let at_select = |error: Error| at(alert, None, &error);
+        let refused = |SelectError { error, span }: SelectError| {
+            at(alert, span, &SelectOwner::Alert.refused(error.with_text_hint(&alert.select), sources))
+        };
         let session = session(functions, sources.views).map_err(at_select)?;
         let planned = analysed(&session, &alert.select, "an alert", sources).await;
-        let (plan, parameters) = planned.map_err(|error| match error {
-            AnalysisError::DataFusion(error) => {
-                let span = error.diagnostic().and_then(|found| found.span);
-                at(alert, span, &SelectOwner::Alert.refused(Error::from(*error).with_text_hint(&alert.select), sources))
-            }
-            AnalysisError::Ours(error, span) => at(alert, span, &error),
-        })?;
+        let (plan, parameters) = planned.map_err(|errors| Diagnostics(errors.into_iter().flat_map(refused).collect()))?;
         if sources.is_strict {
             check_expressions(&plan).and_then(|()| check_system_names(&plan)).map_err(at_select)?;
         }

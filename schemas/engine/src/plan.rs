@@ -58,8 +58,8 @@ mod uuids;
 mod within;
 mod written;
 
-pub(crate) use analyse::asks_for_time;
 pub use analyse::{Planned, Planner};
+pub(crate) use analyse::{asks_for_time, with_other_unknown_names};
 pub use brackets::{LACKS_BRACKETS, lacks_brackets};
 pub use computable::check_supported;
 pub(crate) use computable::{check_expressions, simplified_events, simplify_or_keep, unstable_function};
@@ -68,7 +68,7 @@ pub use ignored::{ignored_clause, ignored_in_calls};
 pub(crate) use links::check_on_types;
 pub use overflow::IntegersDoNotWrap;
 pub use positions::keep_numbered_keys;
-pub(crate) use select_place::SelectPlace;
+pub(crate) use select_place::{SelectError, SelectPlace};
 pub use session::{asking_session_builder, planning_session, session_builder, session_config};
 pub use session_zone::compute_in_zone;
 pub use uuids::UuidColumns;

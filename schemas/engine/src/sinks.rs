@@ -34,8 +34,8 @@ use crate::events::user_schema;
 use crate::functions::Functions;
 use crate::parameters::{Parameters, UsedParameters, put_in};
 use crate::plan::{
-    LACKS_BRACKETS, SelectPlace, UuidColumns, ViewPlan, asks_for_time, check_expressions, check_on_types, ignored_clause, ignored_in_calls,
-    lacks_brackets, node_name, planning_session, simplify_or_keep,
+    LACKS_BRACKETS, SelectError, SelectPlace, UuidColumns, ViewPlan, asks_for_time, check_expressions, check_on_types, ignored_clause,
+    ignored_in_calls, lacks_brackets, node_name, planning_session, simplify_or_keep, with_other_unknown_names,
 };
 use crate::steps::Step;
 
@@ -98,16 +98,12 @@ impl SinkPlan {
     /// Plans a sink. Errors: what cannot be put out for each event, with its place in the file.
     pub async fn new(sink: &SinkDefinition, functions: &Functions, sources: Sources<'_>) -> Result<SinkPlan, Diagnostics> {
         let at_select = |error: Error| at(sink, None, &error);
-        let at_error = |error: DataFusionError| {
-            let span = error.diagnostic().and_then(|found| found.span);
-            at(sink, span, &SelectOwner::Sink.refused(Error::from(error).with_text_hint(&sink.select), sources))
+        let refused = |SelectError { error, span }: SelectError| {
+            at(sink, span, &SelectOwner::Sink.refused(error.with_text_hint(&sink.select), sources))
         };
         let session = session(functions, sources).map_err(at_select)?;
         let planned = analysed(&session, &sink.select, "a sink", sources).await;
-        let (plan, parameters) = planned.map_err(|error| match error {
-            AnalysisError::DataFusion(error) => at_error(*error),
-            AnalysisError::Ours(error, span) => at(sink, span, &error),
-        })?;
+        let (plan, parameters) = planned.map_err(|errors| Diagnostics(errors.into_iter().flat_map(refused).collect()))?;
         if sources.is_strict {
             check_expressions(&plan).and_then(|()| check_system_names(&plan)).map_err(at_select)?;
         }
@@ -200,45 +196,44 @@ pub fn stream_of(select: &str) -> Option<String> {
     Some(if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() })
 }
 
-pub(crate) enum AnalysisError {
-    DataFusion(Box<DataFusionError>),
-    Ours(Error, Option<Span>),
-}
-
-impl From<DataFusionError> for AnalysisError {
-    fn from(error: DataFusionError) -> Self {
-        AnalysisError::DataFusion(Box::new(error))
-    }
-}
-
 /// The plan of the text after DataFusion's analyser (types are coerced, nothing is optimized), with the values of
 /// parameters in their places, and which those are. `*` has no column of the system.
+///
+/// Errors: all names that nothing has, or another mistake.
 pub(crate) async fn analysed(
     session: &SessionContext,
     select: &str,
     what: &str,
     sources: Sources<'_>,
-) -> Result<(LogicalPlan, UsedParameters), AnalysisError> {
-    let another = || AnalysisError::Ours(Error::input(format!("{what} is a SELECT, found another statement")), None);
+) -> Result<(LogicalPlan, UsedParameters), Vec<SelectError>> {
+    let one = |error: DataFusionError| vec![SelectError::from(error)];
+    let ours = |message: String| vec![SelectError { error: Error::input(message), span: None }];
+    let another = || ours(format!("{what} is a SELECT, found another statement"));
     let state = session.state();
     let dialect = state.config().options().sql_parser.dialect;
-    let Statement::Statement(mut statement) = state.sql_to_statement(select, &dialect)? else { return Err(another()) };
+    let Statement::Statement(mut statement) = state.sql_to_statement(select, &dialect).map_err(one)? else { return Err(another()) };
     let ast::Statement::Query(query) = &mut *statement else { return Err(another()) };
     let in_calls = || ignored_in_calls(&**query).filter(|_| sources.is_strict);
     if let Some(clause) = ignored_clause(&**query).or_else(in_calls) {
-        let message = format!("{clause} is not supported in {what}: expected SELECT .. FROM .. WHERE ..");
-        return Err(AnalysisError::Ours(Error::input(message), None));
+        return Err(ours(format!("{clause} is not supported in {what}: expected SELECT .. FROM .. WHERE ..")));
     }
     if sources.is_strict && lacks_brackets(&**query) {
-        return Err(AnalysisError::Ours(Error::input(LACKS_BRACKETS), None));
+        return Err(ours(LACKS_BRACKETS.to_owned()));
     }
-    let used = put_in(query, sources.parameters).map_err(|(error, span)| AnalysisError::Ours(error, span))?;
-    let plan = state.statement_to_plan(Statement::Statement(statement)).await?;
+    let used = put_in(query, sources.parameters).map_err(|(error, span)| vec![SelectError { error, span }])?;
+    let query = query.clone();
+    let plan = match state.statement_to_plan(Statement::Statement(statement)).await {
+        Ok(plan) => plan,
+        Err(error) => return Err(with_other_unknown_names(session, &query, error.into()).await),
+    };
     if sources.is_strict {
-        check_on_types(&plan).map_err(|unlike| AnalysisError::Ours(unlike.error, unlike.span))?;
+        check_on_types(&plan).map_err(|unlike| vec![unlike])?;
     }
-    let plan = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?;
-    Ok((leave_out_unnamed(plan, select)?, used))
+    let plan = match state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}) {
+        Ok(plan) => plan,
+        Err(error) => return Err(with_other_unknown_names(session, &query, error.into()).await),
+    };
+    Ok((leave_out_unnamed(plan, select).map_err(one)?, used))
 }
 
 /// Leaves [`POSITION`] and [`AS_OF`] out of what `*` stands for: the output has them where the text names them.

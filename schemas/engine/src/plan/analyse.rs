@@ -26,6 +26,7 @@ mod refusal;
 mod unknown_names;
 
 use logical_plan::{analysed, logical, parse};
+pub(crate) use unknown_names::with_other_unknown_names;
 
 /// The result of planning a definition's SELECT.
 #[derive(Debug, Clone)]

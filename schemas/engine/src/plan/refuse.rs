@@ -17,7 +17,7 @@ use crate::parameters::{FUNCTION, is_parameter};
 use crate::plan::brackets::{LACKS_BRACKETS, takes_what_follows};
 use crate::plan::ignored::{DISTINCT_IN_BIT_XOR, ignored_clause, ignored_in_call};
 use crate::plan::positions::numbered_keys;
-use crate::plan::select_place::SelectPlace;
+use crate::plan::select_place::{SelectError, SelectPlace};
 use definitions::syntax::SyntaxNode;
 use definitions::{Diagnostic, Diagnostics, ViewDefinition};
 use types::Error;
@@ -113,8 +113,8 @@ pub(super) fn at_select(view: &ViewDefinition, error: &Error) -> Diagnostics {
 
 /// Returns DataFusion's error as diagnostics, at its position if it has one.
 pub(super) fn at_error(view: &ViewDefinition, error: DataFusionError) -> Diagnostics {
-    let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
-    at_span(view, span, &Error::from(error))
+    let SelectError { error, span } = error.into();
+    at_span(view, span, &error)
 }
 
 /// The same for an error with a position, or without one.

@@ -1,6 +1,8 @@
-//! Positions in the text of a SELECT, as positions in its file.
+//! Positions in the text of a SELECT, as positions in its file, and errors with one.
 
 use datafusion::common::Span;
+use datafusion::error::DataFusionError;
+use types::Error;
 
 /// Where a SELECT begins in its file, counted from 1.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +21,20 @@ impl SelectPlace {
     /// The same for what DataFusion or the parser points at; without it, the beginning of the SELECT.
     pub(crate) fn at_span(self, span: Option<Span>) -> (usize, usize) {
         span.map_or((self.line, self.column), |span| self.at(span.start.line, span.start.column))
+    }
+}
+
+/// An error about a SELECT, with its position in the text if that is known.
+#[derive(Debug)]
+pub(crate) struct SelectError {
+    pub(crate) error: Error,
+    pub(crate) span: Option<Span>,
+}
+
+impl From<DataFusionError> for SelectError {
+    fn from(error: DataFusionError) -> Self {
+        let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
+        SelectError { error: Error::from(error), span }
     }
 }
 

@@ -137,6 +137,12 @@ async fn what_would_be_ignored_is_refused() {
     }
 }
 
+#[tokio::test]
+async fn an_alias_beside_a_name_that_nothing_has_is_known() {
+    let found = planned("SELECT id, nothing, upper(k) AS big FROM s ORDER BY big").await.map(drop).unwrap_err();
+    assert!(found.contains("there is no column \"nothing\"") && found.lines().count() == 1, "{found}");
+}
+
 /// An event on which the SELECT fails is listed; the others are not held up.
 #[tokio::test]
 async fn a_failing_event_is_named() {

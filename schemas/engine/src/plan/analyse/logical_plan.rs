@@ -36,13 +36,40 @@ pub(super) fn analysed(session: &SessionContext, plan: LogicalPlan) -> Result<Lo
     state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})
 }
 
-/// Returns `SELECT expression` with the FROM of `query`. `None` if the query is not a plain SELECT.
+/// Returns `SELECT expression` with the tables of `query`, joined without a condition. `None` if the query is not a
+/// plain SELECT.
 pub(super) fn selected_alone(query: &ast::Query, expression: ast::Expr) -> Option<ast::Query> {
     let mut alone = query.clone();
+    alone.order_by = None;
+    alone.pipe_operators.clear();
     let ast::SetExpr::Select(select) = &mut *alone.body else { return None };
+    take_join_conditions(select);
+    select.distinct = None;
+    select.qualify = None;
     select.projection = vec![ast::SelectItem::UnnamedExpr(expression)];
     select.selection = None;
     select.having = None;
     select.group_by = ast::GroupByExpr::Expressions(Vec::new(), Vec::new());
     Some(alone)
+}
+
+/// Puts `true` in the places of the conditions by which tables are joined, and returns them.
+pub(super) fn take_join_conditions(select: &mut ast::Select) -> Vec<ast::Expr> {
+    use ast::JoinOperator::{CrossJoin, FullOuter, Inner, Join, Left, LeftOuter, Right, RightOuter};
+    let mut taken = Vec::new();
+    for join in select.from.iter_mut().flat_map(|table| &mut table.joins) {
+        if let Join(constraint)
+        | Inner(constraint)
+        | Left(constraint)
+        | LeftOuter(constraint)
+        | Right(constraint)
+        | RightOuter(constraint)
+        | FullOuter(constraint)
+        | CrossJoin(constraint) = &mut join.join_operator
+            && let ast::JoinConstraint::On(condition) = constraint
+        {
+            taken.push(std::mem::replace(condition, ast::Expr::Value(ast::Value::Boolean(true).with_empty_span())));
+        }
+    }
+    taken
 }

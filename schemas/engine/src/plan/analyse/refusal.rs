@@ -3,21 +3,21 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::common::Span;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::ast::{self, Spanned, Visitor};
 
 use super::Planner;
 use super::logical_plan::{analysed, logical, parse, selected_alone};
-use super::unknown_names::unknown_names;
+use super::unknown_names::with_other_unknown_names;
 use crate::plan::refuse;
 use crate::plan::refuse::{SelectShape, at_span};
+use crate::plan::select_place::SelectError;
 use definitions::syntax::SyntaxNode;
 use definitions::{Diagnostics, ViewDefinition};
+use types::Error;
 use types::sql_errors::{CAST, unknown_relation};
 use types::suggest::nearest;
-use types::{Error, Reason};
 
 /// The number of expected names that are listed.
 const LISTED: usize = 30;
@@ -34,19 +34,9 @@ impl Planner {
         query: &ast::Query,
         error: DataFusionError,
     ) -> Diagnostics {
-        let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
-        let error = Error::from(error);
-        let unknown = unknown_name(&error);
-        let mut found = self.refused_at(view, session, query, error, span).await;
-        let Some(unknown) = unknown else { return found };
-        let mut known = vec![unknown];
-        for other in unknown_names(session, query).await {
-            let span = other.diagnostic().and_then(|diagnostic| diagnostic.span);
-            let other = Error::from(other);
-            if let Some(name) = unknown_name(&other).filter(|name| !known.contains(name)) {
-                known.push(name);
-                found.extend(at_span(view, span, &other.with_text_hint(&view.select)));
-            }
+        let mut found = Diagnostics::new();
+        for error in with_other_unknown_names(session, query, error.into()).await {
+            found.extend(self.refused_at(view, session, query, error).await);
         }
         found
     }
@@ -57,8 +47,7 @@ impl Planner {
         view: &ViewDefinition,
         session: &SessionContext,
         query: &ast::Query,
-        error: Error,
-        span: Option<Span>,
+        SelectError { error, span }: SelectError,
     ) -> Diagnostics {
         if let Some(name) = unknown_relation(error.message()) {
             let known = self.selected_from(view, session);
@@ -94,12 +83,6 @@ fn expected(name: &str, known: &[&str]) -> String {
     let more = if known.len() > LISTED { ", .." } else { "" };
     let listed: Vec<&str> = known.iter().copied().take(LISTED).collect();
     format!(": {near}expected one of {}{more}", listed.join(", "))
-}
-
-/// What an error is about, if it is a column or a function that nothing has: the message up to the end of its name.
-fn unknown_name(error: &Error) -> Option<String> {
-    let is_unknown = matches!(error.reason(), Some(Reason::UnknownColumn | Reason::UnknownFunction));
-    is_unknown.then(|| error.message().split_inclusive('"').take(2).collect())
 }
 
 /// A call in the SELECT's text.

@@ -1,34 +1,47 @@
 //! Finds the other names in a SELECT that nothing has, after the planner has refused one: it reports one at a time.
-//! Each name is looked up alone, over the FROM of the SELECT, so that no mistake follows from another.
+//! Each name is looked up alone, over the tables of the SELECT, so that no mistake follows from another.
 
 use std::ops::ControlFlow;
 
-use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, Expr, Function, FunctionArg, FunctionArgumentList, FunctionArguments, GroupByExpr, SelectItem, SetExpr, Visitor,
 };
 
-use super::logical_plan::{logical, selected_alone};
+use super::logical_plan::{logical, selected_alone, take_join_conditions};
+use crate::plan::select_place::SelectError;
 use definitions::syntax::SyntaxNode;
+use types::{Error, Reason};
 
 /// The number of names that are looked up.
 const NAMES: usize = 100;
 
-/// Returns what the planner says of each name of a column or a function that it refuses alone, as often as it is
-/// written. Names in HAVING and in subqueries are left out, and nothing is returned of a SELECT in which a name may be
-/// that of a parameter or a member.
-pub(super) async fn unknown_names(session: &SessionContext, query: &ast::Query) -> Vec<DataFusionError> {
+/// Returns the error with which the planner refused a SELECT and, if it is about the name of a column or a function, an
+/// error for each other name that it refuses alone. Names in HAVING and in subqueries are left out, and so are all
+/// others of a SELECT in which a name may be that of a parameter or a member.
+pub(crate) async fn with_other_unknown_names(session: &SessionContext, query: &ast::Query, first: SelectError) -> Vec<SelectError> {
+    let Some(name) = unknown_name(&first.error) else { return vec![first] };
+    let (mut known, mut errors) = (vec![name], vec![first]);
     let names = SelectNames::read(query);
     if names.are_unclear {
-        return Vec::new();
+        return errors;
     }
-    let mut errors = Vec::new();
     for name in names.found {
         let Some(alone) = selected_alone(query, name) else { break };
-        errors.extend(logical(session, &alone).await.err());
+        let Err(error) = logical(session, &alone).await else { continue };
+        let error = SelectError::from(error);
+        if let Some(name) = unknown_name(&error.error).filter(|name| !known.contains(name)) {
+            known.push(name);
+            errors.push(error);
+        }
     }
     errors
+}
+
+/// What an error is about, if it is a column or a function that nothing has: the message up to the end of its name.
+fn unknown_name(error: &Error) -> Option<String> {
+    let is_unknown = matches!(error.reason(), Some(Reason::UnknownColumn | Reason::UnknownFunction));
+    is_unknown.then(|| error.message().split_inclusive('"').take(2).collect())
 }
 
 #[derive(Default)]
@@ -48,6 +61,9 @@ impl SelectNames {
         let SetExpr::Select(select) = &*query.body else { return names };
         for item in &select.projection {
             let _ = item.visit(&mut names);
+        }
+        for condition in take_join_conditions(&mut select.clone()) {
+            let _ = condition.visit(&mut names);
         }
         if let Some(condition) = &select.selection {
             let _ = condition.visit(&mut names);

@@ -2,24 +2,19 @@
 //! text of a number may have several forms (`7`, `07`, `7.0`): the user must say which one is meant.
 
 use arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Span};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Join, LogicalPlan, Operator};
 
+use crate::plan::select_place::SelectError;
 use crate::plan::written::{ColumnNames, sql_of};
 use types::sql_types::sql_name;
 use types::{Error, Result};
 
-/// Join keys of different types, and their position.
-pub(crate) struct Unlike {
-    pub(crate) error: Error,
-    pub(crate) span: Option<Span>,
-}
-
 /// Refuses equalities between a join's sides whose types cannot be compared exactly. `plan` must not be analysed yet:
 /// it holds only the user's own casts.
-pub(crate) fn check_key_types(plan: &LogicalPlan) -> Result<(), Unlike> {
+pub(crate) fn check_key_types(plan: &LogicalPlan) -> Result<(), SelectError> {
     check_nodes(plan, |node| match node {
         LogicalPlan::Filter(filter) => joined_below(&filter.input).map_or(Ok(()), |join| check(join, &equalities(&filter.predicate))),
         other => check_join(other),
@@ -27,11 +22,11 @@ pub(crate) fn check_key_types(plan: &LogicalPlan) -> Result<(), Unlike> {
 }
 
 /// The same for the conditions of the joins alone, for a SELECT whose WHERE joins nothing.
-pub(crate) fn check_on_types(plan: &LogicalPlan) -> Result<(), Unlike> {
+pub(crate) fn check_on_types(plan: &LogicalPlan) -> Result<(), SelectError> {
     check_nodes(plan, check_join)
 }
 
-fn check_nodes(plan: &LogicalPlan, of_node: impl Fn(&LogicalPlan) -> Result<(), Unlike>) -> Result<(), Unlike> {
+fn check_nodes(plan: &LogicalPlan, of_node: impl Fn(&LogicalPlan) -> Result<(), SelectError>) -> Result<(), SelectError> {
     let mut found = Ok(());
     let _ = plan.apply(|node| {
         found = of_node(node);
@@ -40,7 +35,7 @@ fn check_nodes(plan: &LogicalPlan, of_node: impl Fn(&LogicalPlan) -> Result<(), 
     found
 }
 
-fn check_join(node: &LogicalPlan) -> Result<(), Unlike> {
+fn check_join(node: &LogicalPlan) -> Result<(), SelectError> {
     let LogicalPlan::Join(join) = node else { return Ok(()) };
     check(join, &join_keys(join))
 }
@@ -66,7 +61,7 @@ fn equalities(condition: &Expr) -> Vec<(&Expr, &Expr)> {
     split_conjunction(condition).into_iter().filter_map(sides).collect()
 }
 
-fn check(join: &Join, equalities: &[(&Expr, &Expr)]) -> Result<(), Unlike> {
+fn check(join: &Join, equalities: &[(&Expr, &Expr)]) -> Result<(), SelectError> {
     let (left, right) = (join.left.schema(), join.right.schema());
     for (one, other) in equalities {
         let across = (reads(one, left) && reads(other, right)) || (reads(one, right) && reads(other, left));
@@ -93,7 +88,7 @@ fn are_alike(one: &DataType, other: &DataType) -> bool {
     one == other || [is_text, is_exact, |of: &DataType| of.is_floating(), is_time].iter().any(|is| is(one) && is(other))
 }
 
-fn unlike((one, one_type): (&Expr, &DataType), (other, other_type): (&Expr, &DataType)) -> Unlike {
+fn unlike((one, one_type): (&Expr, &DataType), (other, other_type): (&Expr, &DataType)) -> SelectError {
     let (left, right) = (sql_of(one, ColumnNames::WithTable), sql_of(other, ColumnNames::WithTable));
     let (left_type, right_type) = (sql_name(one_type), sql_name(other_type));
     let cast = |text: &str, to: &str| format!("CAST({text} AS {to})");
@@ -107,5 +102,5 @@ fn unlike((one, one_type): (&Expr, &DataType), (other, other_type): (&Expr, &Dat
          with a cast, for example \
          {cast_left} = {cast_right}"
     ));
-    Unlike { error, span: one.spans().and_then(|spans| spans.first()) }
+    SelectError { error, span: one.spans().and_then(|spans| spans.first()) }
 }
