@@ -22,6 +22,7 @@ use types::tiles::{Clock, Micros};
 use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, Result};
 
+use crate::answerer::ReverseIndex;
 use crate::follower::{AwaitedPosition, CountedEvents, FollowSettings, Follower, NodeSettings, WantedViews};
 use crate::hot_keys::HotKey;
 use crate::limits::ServingLimits;
@@ -397,6 +398,16 @@ impl Node {
 
     pub fn limits(&self) -> &ServingLimits {
         &self.inner.follower.settings().limits
+    }
+
+    /// An empty index for an alert over a linked view. All of them share [`Node::index_limit_bytes`].
+    pub fn reverse_index(&self) -> ReverseIndex {
+        ReverseIndex::new(self.inner.runtime.index_memory())
+    }
+
+    /// The bytes that the indexes of all alerts may take: half of the memory of queries, besides that.
+    pub fn index_limit_bytes(&self) -> usize {
+        self.inner.runtime.index_limit_bytes()
     }
 
     /// Lets `system.partitions` show the log's ends. The first log stays.

@@ -7,7 +7,7 @@ use access::Principal;
 use catalog::Catalog;
 use datafusion::execution::TaskContext;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use engine::functions::Functions;
@@ -30,6 +30,9 @@ use crate::spill_folder::SpillFolder;
 pub const CATALOG: &str = "basestream";
 const SCHEMA: &str = "public";
 
+/// The indexes of alerts may take one of this many parts of what queries may, besides.
+const INDEX_PART: usize = 2;
+
 /// What all queries of a node share. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct QueryRuntime {
@@ -49,6 +52,8 @@ struct Shared {
     config: SessionConfig,
     spill: SpillFolder,
     memory_limit_bytes: usize,
+    /// That of alerts' indexes, which no query takes.
+    index_memory: Arc<dyn MemoryPool>,
     /// Where that of one principal is limited.
     principal_memory: Option<PrincipalMemory>,
     limits: ServingLimits,
@@ -87,6 +92,7 @@ impl QueryRuntime {
             config: config(),
             spill,
             memory_limit_bytes,
+            index_memory: Arc::new(GreedyMemoryPool::new(memory_limit_bytes / INDEX_PART)),
             principal_memory: limits.memory_per_principal_bytes.map(|bytes| PrincipalMemory::new(bytes.min(memory_limit_bytes))),
             limits: limits.clone(),
             admission: Admission::new(limits),
@@ -137,6 +143,16 @@ impl QueryRuntime {
 
     pub(crate) fn memory_limit_bytes(&self) -> usize {
         self.shared.memory_limit_bytes
+    }
+
+    /// What the indexes of alerts may take.
+    pub(crate) fn index_limit_bytes(&self) -> usize {
+        self.shared.memory_limit_bytes / INDEX_PART
+    }
+
+    /// The memory of alerts' indexes.
+    pub(crate) fn index_memory(&self) -> &Arc<dyn MemoryPool> {
+        &self.shared.index_memory
     }
 
     pub(crate) fn limits(&self) -> &ServingLimits {

@@ -58,6 +58,7 @@ struct NodeOptions {
     max_rebuilt_events: i64,
     cache_bytes: Option<u64>,
     limits: ServingLimits,
+    memory_limit_bytes: usize,
 }
 
 impl Default for NodeOptions {
@@ -69,6 +70,7 @@ impl Default for NodeOptions {
             max_rebuilt_events: MAX_REBUILT_EVENTS,
             cache_bytes: None,
             limits: ServingLimits::default(),
+            memory_limit_bytes: 256 << 20,
         }
     }
 }
@@ -327,8 +329,13 @@ impl Harness {
         self.open_node(NodeOptions { fresh, limits, ..NodeOptions::default() }).await
     }
 
+    /// Opens a node whose queries have this much memory.
+    pub async fn node_with_memory(&self, fresh: Option<Fresh>, memory_limit_bytes: usize) -> Result<Node> {
+        self.open_node(NodeOptions { fresh, memory_limit_bytes, ..NodeOptions::default() }).await
+    }
+
     async fn open_node(&self, options: NodeOptions) -> Result<Node> {
-        let NodeOptions { clock, now, fresh, max_rebuilt_events, cache_bytes, limits } = options;
+        let NodeOptions { clock, now, fresh, max_rebuilt_events, cache_bytes, limits, memory_limit_bytes } = options;
         let cache = self.folder.path().join("cache");
         serving::clean_cache(&cache)?;
         let settings = NodeSettings {
@@ -340,7 +347,7 @@ impl Harness {
             cache_bytes,
             poll: Duration::from_millis(50),
             lease: Duration::from_secs(30),
-            memory_limit_bytes: 256 << 20,
+            memory_limit_bytes,
             max_rebuilt_events,
             query_timeout: Duration::from_secs(30),
             limits,

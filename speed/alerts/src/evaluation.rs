@@ -69,7 +69,7 @@ pub(crate) struct RecoveredState {
 
 impl Evaluation {
     /// Continues from the recovered state. No time before the last round is evaluated.
-    pub(crate) fn new(alert: &LiveAlert, plan: Arc<AlertPlan>, left: RecoveredState) -> Self {
+    pub(crate) fn new(alert: &LiveAlert, plan: Arc<AlertPlan>, left: RecoveredState, reverse: ReverseIndex) -> Self {
         let RecoveredState { open, ceased, at, last_round } = left;
         let (resolve, repeat) = (alert.definition.resolve, alert.definition.repeat);
         Self {
@@ -84,7 +84,7 @@ impl Evaluation {
             is_replanned: false,
             unsettled: Vec::new(),
             event_clock: EventClock::default(),
-            reverse: ReverseIndex::default(),
+            reverse,
         }
     }
 
@@ -109,10 +109,27 @@ impl Evaluation {
         self.position.as_ref()
     }
 
+    /// Indexes the near edges that a read view of a linked view has and the last one had not. Returns whether there is
+    /// room for them; without it, the read view cannot be evaluated.
+    pub(crate) async fn index_edges(&mut self, read_view: &ReadView, outbox: &Outbox<'_>) -> Result<bool> {
+        let loaded = read_view.view(&self.plan.view.view)?;
+        for rows in self.reverse.lacking(read_view, loaded)? {
+            if !self.reverse.add(loaded, rows)? {
+                return Ok(false);
+            }
+            note_progress(outbox).await?;
+        }
+        Ok(true)
+    }
+
+    pub(crate) fn index_bytes(&self) -> usize {
+        self.reverse.bytes()
+    }
+
     /// Evaluates the keys that have changed since the last read view and those that are due. In the first round, after
     /// a parameter was set, and if it is not known which keys have changed, it evaluates all keys. Returns the time at
     /// which it evaluated them, or `None` if it has to wait. Everything that the log received before `complete_to` is
-    /// counted in the read view.
+    /// counted in the read view, whose edges are indexed.
     ///
     /// A process that catches up reads hours of events in a moment. So keys are evaluated at the time of the last
     /// round, even if another process made it, and then at each time at which their rows change, up to now. If no
@@ -133,10 +150,6 @@ impl Evaluation {
         let position = read_view.vector.of_streams(&loaded.live.streams());
         if self.position.as_ref().is_some_and(|last| !position.covers(last)) {
             return Ok(None);
-        }
-        for rows in self.reverse.lacking(read_view, loaded)? {
-            self.reverse.add(loaded, rows)?;
-            note_progress(outbox).await?;
         }
         let changed = match &self.position {
             Some(last) if !self.is_replanned => {

@@ -20,13 +20,15 @@ use crate::log_ends::LogEnds;
 use crate::outbox::Outbox;
 use crate::waiting::ReadViewWait;
 
+mod edge_index;
 mod failures;
-mod open_keys;
+mod gauges;
 mod open_pages;
 mod taking_over;
 
+pub use edge_index::NO_ROOM_FOR_INDEX;
 use failures::FailureCounts;
-use open_keys::OpenKeysGauge;
+use gauges::AlertGauge;
 
 /// The time between two rounds.
 const ROUND: Duration = Duration::from_millis(50);
@@ -123,7 +125,10 @@ struct RunningAlert<'a> {
     outbox: Outbox<'a>,
     log_ends: LogEnds,
     waiting: ReadViewWait,
-    open_keys: OpenKeysGauge,
+    open_keys: AlertGauge,
+    index_bytes: AlertGauge,
+    /// When the index of near edges was found to have no room.
+    without_room_since: Option<Instant>,
 }
 
 impl RunningAlert<'_> {
@@ -157,8 +162,8 @@ impl RunningAlert<'_> {
         Ok(live(read_view, &self.alert.name, self.alert.version).filter(|_| is_same))
     }
 
-    /// Evaluates a read view, unless the read view is behind the position that sent records were made from. Returns
-    /// whether it was evaluated.
+    /// Evaluates a read view, unless the read view is behind the position that sent records were made from, or its
+    /// edges have no room. Returns whether it was evaluated.
     async fn round(&mut self, present: &LiveAlert, read_view: &ReadView) -> Result<bool> {
         self.evaluation.follow(present.plan.as_ref().map_err(|found| broken(present, found))?);
         let (begun_at, revision) = &self.begun_at;
@@ -173,6 +178,10 @@ impl RunningAlert<'_> {
             return Ok(false);
         }
         self.waiting.end();
+        if let Some(why) = self.index_edges(read_view).await? {
+            wait(self.alerts, self.alert, &why, &self.outbox);
+            return Ok(false);
+        }
         let complete_to = self.log_ends.complete_to(self.alerts, read_view, self.view).await;
         let evaluated = self.evaluation.round(read_view, complete_to, &mut self.outbox).await?;
         if let Some(at) = evaluated {

@@ -70,6 +70,11 @@ impl Process {
     async fn start_by(clock: ServingClock, harness: &Harness, name: &str, has_worker: bool, failed: &Arc<AtomicUsize>) -> Process {
         let fresh = has_worker.then(Fresh::default);
         let node = harness.node(clock, fresh.clone()).await.unwrap();
+        Process::start_with(node, fresh, harness, name, failed)
+    }
+
+    /// It has a worker if it has a list of fresh layers.
+    fn start_with(node: Node, fresh: Option<Fresh>, harness: &Harness, name: &str, failed: &Arc<AtomicUsize>) -> Process {
         let seed = name.bytes().map(u64::from).sum();
         let log: Arc<dyn Log> = Flaky::at_random(harness.log.clone(), seed, failed);
         let (group, lease) = ("basestream".to_owned(), Duration::from_millis(600));
@@ -79,7 +84,7 @@ impl Process {
         let alerts = Alerts { node: node.clone(), log, group, partitions: PARTITIONS, owner, lease, clock, stalled: stalled.clone() };
         let stop = CancellationToken::new();
         let mut tasks = Vec::new();
-        if has_worker {
+        if fresh.is_some() {
             let (speed, stop) = (harness.speed(name, Duration::from_millis(200), fresh), stop.clone());
             tasks.push(tokio::spawn(async move { speed.run(stop).await.unwrap() }));
         }

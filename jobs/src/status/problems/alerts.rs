@@ -2,6 +2,7 @@
 
 use catalog::AlertRunner;
 use engine::events::format_timestamp;
+use event_alerts::NO_ROOM_FOR_INDEX;
 use types::tiles::Micros;
 
 use super::duration::for_time;
@@ -54,15 +55,25 @@ fn unrun(alert: &AlertFacts) -> Problem {
 }
 
 fn waits(alert: &AlertFacts, runner: &AlertRunner, why: &str) -> Problem {
+    let (effect, next_step) = if why.starts_with(NO_ROOM_FOR_INDEX) {
+        (
+            "no alerts are opened or resolved, and no records are put out; once there is room, it continues from there",
+            "raise serving.memory_limit where alerts run, or leave edges out by the view's WHERE; it is tried again every 30 s",
+        )
+    } else {
+        (
+            "no alerts are opened or resolved, and no records are put out, because they could contradict earlier ones",
+            "point log.url at the log that it was evaluated with; if that is lost, define the alert under a new name and run \
+             `basestream apply`: it begins anew",
+        )
+    };
     Problem {
         fault: Fault::AlertWaits,
         severity: Severity::Error,
         what: format!("the alert \"{}\" is not evaluated; {}", alert.alert, open(alert)),
         cause: format!("{why} ({})", runner.owner),
-        effect: "no alerts are opened or resolved, and no records are put out, because they could contradict earlier ones".into(),
-        next_step: "point log.url at the log that it was evaluated with; if that is lost, define the alert under a new name and run \
-            `basestream apply`: it begins anew"
-            .into(),
+        effect: effect.into(),
+        next_step: next_step.into(),
     }
 }
 

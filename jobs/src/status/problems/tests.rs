@@ -646,6 +646,21 @@ const CASES: &[Case] = &[
         ],
     ),
     (
+        Fault::AlertWaits,
+        Severity::Error,
+        |facts| {
+            let mut waiting = alert("ring", Some("w1"), NOW - HOUR);
+            waiting.runner.as_mut().unwrap().waits = Some(format!("{} of the view \"links\": ..", event_alerts::NO_ROOM_FOR_INDEX));
+            facts.alerts = vec![waiting];
+        },
+        [
+            "the alert \"ring\" is not evaluated; 2 keys are open",
+            "there is no room for the index of near edges of the view \"links\": .. (w1)",
+            "no alerts are opened or resolved, and no records are put out; once there is room, it continues from there",
+            "raise serving.memory_limit where alerts run, or leave edges out by the view's WHERE; it is tried again every 30 s",
+        ],
+    ),
+    (
         Fault::AlertBehind,
         Severity::Warning,
         |facts| {

@@ -2,6 +2,7 @@
 //! finding them by what they lead to takes an index.
 
 use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, UInt32Array};
@@ -16,21 +17,40 @@ use types::Result;
 #[derive(Debug)]
 pub struct ReverseEdges {
     rows: StateRows,
-    /// The hash of a node, and the first row of an edge that leads to it; sorted.
-    by_node: Vec<(u64, u32)>,
+    by_node: Vec<IndexedEdge>,
 }
+
+/// The hash of a node, and the first row of an edge that leads to it; sorted by both.
+type IndexedEdge = (u64, u32);
+
+/// Edges whose nodes are encoded together.
+const TOGETHER: usize = 65_536;
 
 impl ReverseEdges {
     pub fn new(codec: &KeyCodec, links: &LinkPlan, rows: StateRows) -> Result<ReverseEdges> {
         let nodes = codec.nodes()?;
         let near = nodes.near_rows(rows.batch())?;
-        let columns = rows.batch().columns()[links.layout.via.clone()].iter();
-        let via: Vec<ArrayRef> = columns.map(|key| key.slice(near.start, near.len())).collect();
-        let reached = nodes.far(&via, near.len())?;
-        let is_first = |row: &usize| *row == 0 || rows.keys().value(*row) != rows.keys().value(*row - 1);
-        let mut by_node: Vec<(u64, u32)> = near.filter(is_first).map(|row| (bucket_hash(reached.value(row)), row as u32)).collect();
+        let mut by_node: Vec<IndexedEdge> = Vec::with_capacity(first_rows(&rows, near.clone()).count());
+        for from in near.clone().step_by(TOGETHER) {
+            let part = from..near.end.min(from + TOGETHER);
+            let columns = rows.batch().columns()[links.layout.via.clone()].iter();
+            let via: Vec<ArrayRef> = columns.map(|key| key.slice(part.start, part.len())).collect();
+            let reached = nodes.far(&via, part.len())?;
+            by_node.extend(first_rows(&rows, part).map(|row| (bucket_hash(reached.value(row - from)), row as u32)));
+        }
         by_node.sort_unstable();
         Ok(ReverseEdges { rows, by_node })
+    }
+
+    /// The bytes that an index of these rows takes.
+    pub fn bytes_for(codec: &KeyCodec, rows: &StateRows) -> Result<usize> {
+        let near = codec.nodes()?.near_rows(rows.batch())?;
+        Ok(first_rows(rows, near).count() * size_of::<IndexedEdge>())
+    }
+
+    /// The bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        self.by_node.len() * size_of::<IndexedEdge>()
     }
 
     /// Adds the keys, as the prefixes of their near edges, from which an edge leads to one of these nodes, and perhaps
@@ -53,4 +73,10 @@ impl ReverseEdges {
         keys.extend(prefixes.iter().flatten().map(Arc::from));
         Ok(())
     }
+}
+
+/// The first row of each edge that begins among these rows.
+fn first_rows(rows: &StateRows, among: Range<usize>) -> impl Iterator<Item = usize> {
+    let keys = rows.keys();
+    among.filter(move |row| *row == 0 || keys.value(*row) != keys.value(*row - 1))
 }

@@ -5,6 +5,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use engine::alerts::AlertPlan;
 use engine::plan::links::LinkPlan;
 use engine::states::{SortedRun, StateRows};
@@ -24,16 +25,23 @@ const MOST_KEYS: usize = 100_000;
 
 /// The near edges of a linked view by the nodes that they lead to, for each chunk of its state rows. It takes 16 bytes
 /// for each edge of a chunk, and is empty for another view.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ReverseIndex {
     /// A chunk stays in memory as long as it is here, so that no other one has its address.
     chunks: HashMap<ChunkAddress, ReverseEdges>,
+    /// Their bytes.
+    reserved: MemoryReservation,
 }
 
 /// Where the encoded keys of a chunk are, and how many.
 type ChunkAddress = (usize, usize);
 
 impl ReverseIndex {
+    /// An empty index, which takes its memory from this pool.
+    pub(crate) fn new(pool: &Arc<dyn MemoryPool>) -> Self {
+        Self { chunks: HashMap::new(), reserved: MemoryConsumer::new("ReverseIndex").register(pool) }
+    }
+
     /// Drops the chunks that the view does not have any more. Returns those that are not indexed yet.
     ///
     /// Errors: `Unavailable` while the snapshot is being copied.
@@ -48,14 +56,26 @@ impl ReverseIndex {
         let mut present: HashMap<ChunkAddress, &StateRows> =
             chunks.filter(|rows| !rows.is_empty()).map(|rows| (address(rows), rows)).collect();
         self.chunks.retain(|address, _| present.remove(address).is_some());
+        self.reserved.resize(self.chunks.values().map(ReverseEdges::bytes).sum());
         Ok(present.into_values().cloned().collect())
     }
 
-    /// Indexes a chunk.
-    pub fn add(&mut self, view: &LoadedView, rows: StateRows) -> Result<()> {
-        let address = address(&rows);
-        self.chunks.insert(address, ReverseEdges::new(&view.live.codec, links(view)?, rows)?);
-        Ok(())
+    /// Indexes a chunk. Returns false if there is no room for it: then the index is empty, because a part of it is of
+    /// no use.
+    pub fn add(&mut self, view: &LoadedView, rows: StateRows) -> Result<bool> {
+        let codec = &view.live.codec;
+        if self.reserved.try_grow(ReverseEdges::bytes_for(codec, &rows)?).is_err() {
+            self.chunks = HashMap::new();
+            self.reserved.free();
+            return Ok(false);
+        }
+        self.chunks.insert(address(&rows), ReverseEdges::new(codec, links(view)?, rows)?);
+        Ok(true)
+    }
+
+    /// The bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        self.reserved.size()
     }
 }
 

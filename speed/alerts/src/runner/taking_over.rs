@@ -14,7 +14,7 @@ use types::vector::Vector;
 use types::{ErrorKind, Result, TransitionKind};
 
 use super::RunningAlert;
-use super::open_keys::OpenKeysGauge;
+use super::gauges::AlertGauge;
 use super::open_pages::OpenPages;
 use crate::Alerts;
 use crate::evaluation::{EncodedKey, Evaluation, RecoveredState};
@@ -46,7 +46,8 @@ impl<'a> RunningAlert<'a> {
         let ceased = ceased_keys(alerts, &progress, view, &mut outbox).await?;
         resolve_gone(alert, &plan, &gone, &progress, &mut outbox).await?;
         info!(alert = &*alert.name, version = alert.version, open = open.len(), "an alert runs");
-        let evaluation = Evaluation::new(alert, plan, RecoveredState { open, ceased, at: progress.at, last_round });
+        let recovered = RecoveredState { open, ceased, at: progress.at, last_round };
+        let evaluation = Evaluation::new(alert, plan, recovered, alerts.node.reverse_index());
         Ok(RunningAlert {
             alerts,
             alert,
@@ -56,7 +57,9 @@ impl<'a> RunningAlert<'a> {
             outbox,
             log_ends: LogEnds::default(),
             waiting: ReadViewWait::default(),
-            open_keys: OpenKeysGauge::new(&alert.name),
+            open_keys: AlertGauge::open_keys(&alert.name),
+            index_bytes: AlertGauge::index_bytes(&alert.name),
+            without_room_since: None,
         })
     }
 }

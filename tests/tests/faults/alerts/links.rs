@@ -10,7 +10,7 @@ use serde_json::json;
 use serving::ServingClock;
 use types::tiles::Micros;
 
-use super::{Process, SECOND, put_out, show_logs, state, time, until};
+use super::{Fresh, Process, SECOND, put_out, show_logs, state, time, until};
 
 const STREAM: &str = "CREATE STREAM s (ts TIMESTAMPTZ NOT NULL OPTIONS (unit = 'us'), k TEXT, x TEXT)
     WITH (topic = 'one', event_time = 'ts', key = 'k')";
@@ -84,6 +84,37 @@ async fn what_begins_and_ceases_over_links_is_put_out_once_also_where_only_time_
             assert_eq!(time(&records[1], "_at"), FIRST + MINUTE + SECOND, "{aggregate}: {:#}", records[1]);
         }
     }
+}
+
+/// Each edge of the index takes 16 bytes, and half of the node's memory may hold them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_alert_whose_index_has_no_room_says_so_and_goes_on_where_there_is_room() {
+    const MEMORY: usize = 64 << 10;
+    show_logs();
+    let view = "CREATE VIEW links AS SELECT mine.k, count(DISTINCT theirs.k) AS linked
+        FROM s mine JOIN s theirs ON mine.x = theirs.x WHERE mine.k <> theirs.k GROUP BY mine.k";
+    let ring = "CREATE ALERT ring WITH (topic = 'ring', resolve = true) AS SELECT k, linked FROM links WHERE linked >= 2";
+    let harness = harness(view, ring).await;
+    let fresh = Fresh::default();
+    let node = harness.node_with_memory(Some(fresh.clone()), MEMORY).await.unwrap();
+    let process = Process::start_with(node, Some(fresh), &harness, "small", &Arc::new(AtomicUsize::new(0)));
+    let names: Vec<String> = (0..=MEMORY / 2 / 16).map(|number| number.to_string()).collect();
+    append(&harness, &names.iter().map(|name| (&**name, &**name, FIRST)).collect::<Vec<_>>()).await;
+    let waits = async || harness.catalog.alert_runners().await.unwrap().pop().and_then(|runner| runner.waits);
+    let expected = "there is no room for the index of near edges of the view \"links\": the indexes of all alerts of a process may take \
+        32KiB, half of serving.memory_limit";
+    until("the runner to say why it waits", async || waits().await.as_deref() == Some(expected)).await;
+    let of_process = format!("the alert \"ring\": {expected}");
+    until("the process to say so", async || process.stalled.outage().is_some_and(|outage| outage.error == of_process)).await;
+    append(&harness, &[("a", "one", FIRST), ("b", "one", FIRST), ("c", "one", FIRST)]).await;
+    harness.committed("s", "one").await.unwrap();
+    process.finish().await;
+    assert!(put_out(&harness, "ring").await.is_empty());
+
+    let process = start(&harness, "large").await;
+    until_each_has(&harness, 1).await;
+    until("the runner to say no more that it waits", async || waits().await.is_none()).await;
+    process.finish().await;
 }
 
 /// Each read view has a newer event of what all of them share than is known to be complete.

@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use catalog::DefinitionKind;
+use datafusion::execution::memory_pool::GreedyMemoryPool;
 use engine::alerts::KeyWatch;
 use engine::events::format_timestamp;
 use proptest::prelude::*;
@@ -38,6 +39,16 @@ async fn harness() -> Harness {
 fn planned(read_view: &ReadView, name: &str) -> Arc<AlertPlan> {
     let alert = read_view.loaded.registry.alerts.iter().find(|alert| *alert.name == *name).unwrap();
     alert.plan.clone().unwrap()
+}
+
+fn index_within(limit_bytes: usize) -> ReverseIndex {
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(limit_bytes));
+    ReverseIndex::new(&pool)
+}
+
+/// Indexes what is not indexed yet. Returns whether there is room for it.
+fn brought_up_to(index: &mut ReverseIndex, read_view: &ReadView, view: &LoadedView) -> bool {
+    index.lacking(read_view, view).unwrap().into_iter().all(|rows| index.add(view, rows).unwrap())
 }
 
 fn every_key(read_view: &ReadView, view: &LoadedView) -> BTreeSet<Arc<[u8]>> {
@@ -78,16 +89,14 @@ struct Looked {
 
 impl Looked {
     fn new(alert: Arc<AlertPlan>) -> Looked {
-        let (watch, index) = (KeyWatch::new(None, HashMap::new()), ReverseIndex::default());
+        let (watch, index) = (KeyWatch::new(None, HashMap::new()), index_within(usize::MAX));
         Looked { alert, watch, index, last: None, begun: 0, ceased: 0, evaluated: 0 }
     }
 
     /// Evaluates the keys that may have changed and those that are due.
     fn look(&mut self, read_view: &ReadView, t: Micros) {
         let view = read_view.view(&self.alert.view.view).unwrap();
-        for rows in self.index.lacking(read_view, view).unwrap() {
-            self.index.add(view, rows).unwrap();
-        }
+        assert!(brought_up_to(&mut self.index, read_view, view));
         let changed =
             self.last.as_ref().and_then(|(position, at)| keys_since(read_view, view, (position, *at), &self.index, &|| Ok(())).unwrap());
         let mut keys = changed.unwrap_or_else(|| every_key(read_view, view));
@@ -176,10 +185,8 @@ async fn an_edge_that_is_seen_again_while_it_is_live_changes_no_key_unless_event
     // Of a time after two hours, both edges had left the window.
     for (view, t, expected) in [("alike", NOW, 0), ("crowd", NOW, 2), ("alike", NOW + 2 * HOUR, 2)] {
         let view = read_view.view(view).unwrap();
-        let mut index = ReverseIndex::default();
-        for rows in index.lacking(&read_view, view).unwrap() {
-            index.add(view, rows).unwrap();
-        }
+        let mut index = index_within(usize::MAX);
+        assert!(brought_up_to(&mut index, &read_view, view));
         let keys = keys_since(&read_view, view, (&position, t), &index, &|| Ok(())).unwrap().unwrap();
         assert_eq!(keys.len(), expected, "{} at {}", view.live.name, format_timestamp(t));
         assert!(index.lacking(&read_view, view).unwrap().is_empty());
@@ -226,6 +233,33 @@ async fn a_row_of_all_time_is_known_from_the_second_of_its_last_event_on() {
     assert_eq!((found, since), (vec![true; 3], vec![NOW - HOUR; 3]));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn indexes_share_a_limit_and_one_without_room_takes_none() {
+    let harness = harness().await;
+    let pay = |device: &str| event(device, &format_timestamp(NOW - HOUR), device, "1.00", "one");
+    harness.fresh(0, &["a", "b", "c"].map(pay)).await;
+    let first = harness.node.read_view().unwrap();
+    harness.fresh(0, &[pay("d")]).await;
+    let second = harness.node.read_view().unwrap();
+    let views = [&first, &second].map(|read_view| (read_view, read_view.view("alike").unwrap()));
+    let [(first, of_first), (second, of_second)] = views;
+    // An edge takes 16 bytes.
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(5 * 16));
+    let (mut one, mut other) = (ReverseIndex::new(&pool), ReverseIndex::new(&pool));
+    assert!(brought_up_to(&mut one, first, of_first));
+    assert_eq!((one.bytes(), pool.reserved()), (3 * 16, 3 * 16));
+    assert!(brought_up_to(&mut one, second, of_second));
+    assert_eq!((one.bytes(), pool.reserved()), (4 * 16, 4 * 16));
+    assert!(!brought_up_to(&mut other, first, of_first));
+    assert_eq!((other.bytes(), pool.reserved()), (0, 4 * 16));
+    // What the view has no more takes nothing.
+    assert!(brought_up_to(&mut one, first, of_first));
+    assert_eq!((one.bytes(), pool.reserved()), (3 * 16, 3 * 16));
+    drop(one);
+    assert!(brought_up_to(&mut other, second, of_second));
+    assert_eq!((other.bytes(), pool.reserved()), (4 * 16, 4 * 16));
+}
+
 /// A runner that notes its progress there keeps its lease, and one that has lost it ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_read_of_few_keys_can_be_ended_before_each_batch_of_edges() {
@@ -238,10 +272,8 @@ async fn what_is_read_of_few_keys_can_be_ended_before_each_batch_of_edges() {
     let (view, ring) = (read_view.view("alike").unwrap(), planned(&read_view, "ring"));
     let keys = every_key(&read_view, view);
     let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
-    let mut index = ReverseIndex::default();
-    for rows in index.lacking(&read_view, view).unwrap() {
-        index.add(view, rows).unwrap();
-    }
+    let mut index = index_within(usize::MAX);
+    assert!(brought_up_to(&mut index, &read_view, view));
     // The near and the far edges of the rows, and those of their times.
     for (allowed, is_read) in [(0, false), (1, false), (3, false), (4, true)] {
         let asked = AtomicUsize::new(0);

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::*;
 
 #[test]
-fn a_process_that_no_longer_runs_an_alert_has_no_open_keys_of_it() {
+fn a_process_that_no_longer_runs_an_alert_reports_nothing_of_it() {
     let exported = Arc::new(AtomicU64::new(0));
     let value = || f64::from_bits(exported.load(Ordering::Relaxed));
-    let gauge = OpenKeysGauge(Gauge::from_arc(exported.clone()));
+    let gauge = AlertGauge(Gauge::from_arc(exported.clone()));
     gauge.set(3);
     assert_eq!(value(), 3.0);
     drop(gauge);
