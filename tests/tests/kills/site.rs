@@ -1,5 +1,5 @@
-//! The installation under test: two streams, seven views, two of them linked, a sink, an alert, and settings that make
-//! everything happen often.
+//! The installation under test: two streams, eight views, three of them linked, a sink, two alerts, one of them over
+//! links, and settings that make everything happen often.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,14 +10,15 @@ use engine::functions::Functions;
 use jobs::Installation;
 use types::Result;
 
-use crate::alerts::BUSY;
+use crate::alerts::{BUSY, MET, RING};
 use crate::decisions::{SCORED, SEEN};
 
 /// The views, in the order in which they are queried.
 pub const VIEWS: [&str; 6] = ["totals", "devices", "users", "activity", "links", "shared"];
-/// The same, and the one that the sink alone reads: until each of them has a snapshot, the collector deletes no states.
-pub const ALL_VIEWS: [&str; 7] = ["totals", "devices", "users", "activity", "links", "shared", "seen"];
-/// The linked ones, each with the table of its last run's join.
+/// The same, and those that only the sink and the alerts read: until each of them has a snapshot, the collector deletes
+/// no states.
+pub const ALL_VIEWS: [&str; 8] = ["totals", "devices", "users", "activity", "links", "shared", "seen", "met"];
+/// The linked ones that are queried, each with the table of its last run's join.
 pub const LINKED: [(&str, &str); 2] = [("links", "links__batch"), ("shared", "shared__batch")];
 /// The time after which a Kafka group notices that a member died.
 pub const SESSION_TIMEOUT: Duration = Duration::from_millis(1_500);
@@ -113,8 +114,10 @@ impl Site {
             ("views/links.sql", LINKS.to_owned()),
             ("views/shared.sql", SHARED.to_owned()),
             ("views/seen.sql", SEEN.to_owned()),
+            ("views/met.sql", MET.to_owned()),
             ("sinks/scored.sql", with_topic(SCORED)),
             ("alerts/busy.sql", with_topic(BUSY)),
+            ("alerts/ring.sql", with_topic(RING)),
         ];
         let project = Project::from_files(&files, http)?;
         project.ok(&["apply"])?;
