@@ -10,6 +10,7 @@
 
 mod actor;
 mod alerter;
+mod beside;
 mod collector;
 mod compactor;
 mod features;
@@ -144,6 +145,11 @@ fn without_the_compare_and_advance_a_schedule_fails() {
 #[test]
 fn without_the_lease_at_publishing_a_schedule_fails() {
     is_noticed(Sabotage::NoLeaseAtPublishing);
+}
+
+#[test]
+fn without_the_pin_of_a_recomputation_beside_others_a_schedule_fails() {
+    is_noticed(Sabotage::RecomputationWithoutPin);
 }
 
 #[test]

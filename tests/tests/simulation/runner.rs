@@ -14,6 +14,7 @@ use types::vector::Vector;
 use types::{Error, ErrorKind, Result};
 
 use crate::actor::Ctx;
+use crate::beside::recompute_beside;
 use crate::compactor::compact;
 use crate::lease::HeldLease;
 use crate::reader::{archived, segment};
@@ -99,6 +100,7 @@ async fn recorded(held: &mut HeldLease<'_>, (view, version): (&str, u32)) -> Res
     // The product recomputes when it has to; here both ways meet every interleaving.
     let outcome = match state.snapshot(&run.view, run.version) {
         Some(before) if ctx.sim.chance(60) => increment(held, &state, run.clone(), before).await,
+        Some(_) if ctx.sim.chance(50) => recompute_beside(held, &state, run.clone()).await,
         _ => recompute(held, &state, run.clone()).await,
     };
     if let Err(error) = &outcome {
@@ -156,6 +158,22 @@ async fn is_gone(ctx: &Ctx, run: &RunRecord, before: &SnapshotRecord, path: &str
 async fn recompute(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecord) -> Result<()> {
     let ctx = held.ctx;
     let cut = run.cut.clone().unwrap_or_default();
+    let positions = recomputed(held, state, &run).await?;
+    let middle = positions.len() / 2;
+    let mut files = Vec::new();
+    for (bucket, part) in [positions[..middle].to_vec(), positions[middle..].to_vec()].into_iter().enumerate() {
+        held.keep().await?;
+        let name = ObjectName::Bucket { view: run.view.clone(), version: run.version, run: run.id, bucket: bucket as u32 };
+        files.push(ctx.put(name, Content::Bucket(part)).await?);
+    }
+    held.keep().await?;
+    publish(held, state, run, cut, SnapshotFiles { written: files, carried_over: Vec::new() }).await
+}
+
+/// Reads all events up to the run's cut from the archive.
+pub async fn recomputed(held: &mut HeldLease<'_>, state: &CatalogState, run: &RunRecord) -> Result<Positions> {
+    let ctx = held.ctx;
+    let cut = run.cut.clone().unwrap_or_default();
     let mut positions = Positions::new();
     for file in archive_files(state, &streams_of(&run.view), ArchiveBounds { cut: Some(&cut), ..ArchiveBounds::default() }) {
         held.keep().await?;
@@ -172,18 +190,10 @@ async fn recompute(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecor
         let chosen = events.into_iter().map(|event| event.position).filter(|position| position.offset < cut.get(&position.partition).0);
         positions.extend(chosen);
     }
-    let middle = positions.len() / 2;
-    let mut files = Vec::new();
-    for (bucket, part) in [positions[..middle].to_vec(), positions[middle..].to_vec()].into_iter().enumerate() {
-        held.keep().await?;
-        let name = ObjectName::Bucket { view: run.view.clone(), version: run.version, run: run.id, bucket: bucket as u32 };
-        files.push(ctx.put(name, Content::Bucket(part)).await?);
-    }
-    held.keep().await?;
-    publish(held, state, run, cut, SnapshotFiles { written: files, carried_over: Vec::new() }).await
+    Ok(positions)
 }
 
-async fn publish(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecord, cut: Vector, mut files: SnapshotFiles) -> Result<()> {
+pub async fn publish(held: &mut HeldLease<'_>, state: &CatalogState, run: RunRecord, cut: Vector, mut files: SnapshotFiles) -> Result<()> {
     let ctx = held.ctx;
     let (view, version): (Arc<str>, u32) = (run.view.clone(), run.version);
     let name = ObjectName::Manifest { view: view.clone(), version, run: run.id };

@@ -94,6 +94,8 @@ pub enum Fault {
     KeptVersionRetired,
     /// Two versions of a view are run at a time: no fault either.
     VersionsRunTogether,
+    /// A run of a version published while another one recomputed it: no fault.
+    RanBeside,
     /// Who took an alert over found transitions that were committed and not put out.
     TransitionsLeft,
     /// Who took the output of a sink over found records that no checkpoint has the events of.
@@ -104,7 +106,7 @@ pub enum Fault {
     SinkSwitched,
 }
 
-pub const FAULTS: [Fault; 34] = [
+pub const FAULTS: [Fault; 35] = [
     Fault::WorkerCrashed,
     Fault::ProcessCrashed,
     Fault::RunCrashed,
@@ -135,6 +137,7 @@ pub const FAULTS: [Fault; 34] = [
     Fault::RolledBack,
     Fault::KeptVersionRetired,
     Fault::VersionsRunTogether,
+    Fault::RanBeside,
     Fault::TransitionsLeft,
     Fault::RecordsOut,
     Fault::HeldUpBeforeRecords,
