@@ -28,6 +28,8 @@ use super::array_text::array_value;
 const ARRAY_HAS: &str = "array_has";
 /// The functions whose arguments have to be of one type.
 const OF_ONE_TYPE: [&str; 4] = ["coalesce", "nullif", "greatest", "least"];
+/// PostgreSQL's protocol has no more parameters.
+const MAX_PARAMETERS: usize = u16::MAX as usize;
 
 /// Plans a statement. A parameter is of the type that the planner finds; where it finds none, of the one in `types`,
 /// and without that an array of what `= ANY` compares it with, or else a text.
@@ -206,13 +208,20 @@ fn placeholder(expr: &Expr) -> Option<usize> {
 }
 
 /// The type of each parameter of a plan, `$1` first; of one that the plan does not say, the given one or text.
+///
+/// Errors: `Input` for `$4000000000`, before there are as many types as that.
 pub fn types(plan: &LogicalPlan, given: &[Option<DataType>]) -> Result<Vec<DataType>> {
+    let most = given.len().max(MAX_PARAMETERS);
     let mut found: BTreeMap<usize, DataType> = BTreeMap::new();
     for (name, field) in plan.get_parameter_fields()? {
         let Some(number) = name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok()) else {
             let message = format!("the query names the parameter {name}: expected $1, $2, ..");
             return Err(Error::input(message).with_reason(Reason::UnknownParameter));
         };
+        if number > most {
+            let message = format!("the query names the parameter {name}: expected at most ${most}");
+            return Err(Error::input(message).with_reason(Reason::UnknownParameter));
+        }
         if let Some(field) = field {
             found.insert(number, field.data_type().clone());
         }
@@ -338,7 +347,7 @@ fn with_arrays(plan: &LogicalPlan, values: Vec<ScalarValue>) -> Result<Vec<Scala
     if !values.iter().any(|value| value.data_type().is_string()) {
         return Ok(values);
     }
-    let types = types(plan, &[])?;
+    let types = types(plan, &vec![None; values.len()])?;
     let array = |(index, value): (usize, ScalarValue)| {
         let item_type = match types.get(index) {
             Some(DataType::List(item)) if value.data_type().is_string() => item.data_type(),

@@ -564,6 +564,22 @@ async fn a_number_does_not_make_a_value_past_all_memory() {
     assert!(refusal.contains("expected a literal number from 1 to 10000"), "{refusal}");
 }
 
+/// The number alone would make a list of as many types.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parameter_with_a_number_past_all_memory_is_refused() {
+    let harness = Harness::filled().await;
+    let describe = async |number: usize| {
+        let sql = format!("SELECT device FROM velocity WHERE device = ${number}");
+        harness.node.describe(harness.node.read_view().unwrap(), &sql, &[]).await
+    };
+    assert_eq!(describe(65_535).await.unwrap().params.len(), 65_535);
+    for number in [65_536, 4_000_000_000_000] {
+        let error = describe(number).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Input, "{error}");
+        assert_eq!(error.message(), format!("the query names the parameter ${number}: expected at most $65535"));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_text_for_an_array_is_read_as_postgresql_reads_it() {
     let harness = Harness::filled().await;
