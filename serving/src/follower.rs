@@ -174,9 +174,12 @@ impl Follower {
     }
 
     fn read_view_at(&self, now: Instant) -> Result<ReadView> {
-        let present = self.present()?;
-        let versions = self.0.changed_views.versions_before(&present, now);
-        Ok(self.0.newest.newer_of(ReadView { versions, ..present }))
+        let take = || -> Result<ReadView> {
+            let present = self.present()?;
+            let versions = self.0.changed_views.versions_before(&present, now);
+            Ok(ReadView { versions, ..present })
+        };
+        self.0.newest.newer_of(take()?, take)
     }
 
     /// What there is to read now, also where it is older than what was read before: uncommitted work was withdrawn. The

@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use catalog::CatalogState;
 use committed::registry::Registry;
 use tracing::{info, warn};
+use types::Result;
 use types::vector::{PartitionId, Vector};
 
 use crate::read_view::ReadView;
@@ -33,11 +34,20 @@ pub fn is_kept(now: &Vector, before: &Vector) -> bool {
     !now.covers(before)
 }
 
+/// Whether another query has read something newer than this.
+fn is_overtaken(taken: &ReadView, newest: &ReadView) -> bool {
+    is_kept(&taken.vector, &newest.vector) || taken.loaded.state.revision < newest.loaded.state.revision
+}
+
 impl Newest {
-    /// Returns what a query reads: `now`, or what was read before if `now` is older.
-    pub(super) fn newer_of(&self, now: ReadView) -> ReadView {
+    /// Returns what a query reads: what there is to read now, or what was read before if that is newer.
+    ///
+    /// `taken` is what there was to read a moment ago. Another query may have read something newer since. Then it is
+    /// taken once more, while the others wait: what is older even so was withdrawn.
+    pub(super) fn newer_of(&self, taken: ReadView, take_again: impl FnOnce() -> Result<ReadView>) -> Result<ReadView> {
         let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = newest.as_ref();
+        let now = if before.is_some_and(|before| is_overtaken(&taken, before)) { take_again()? } else { taken };
         // A snapshot that turned out to be damaged cannot be read again.
         let can_stay = |before: &&ReadView| !before.loaded.is_damaged();
         let was_kept = before.filter(|before| before.is_kept).filter(can_stay).is_some();
@@ -56,13 +66,13 @@ impl Newest {
         }
         // Most queries come between two layers: they read the same, and nothing is copied for the next one.
         if before.is_some_and(|before| before.reads_the_same(&view)) {
-            return view;
+            return Ok(view);
         }
         // Dropped after the lock is let go: the last handle of a catalog state takes time.
         let dropped = newest.replace(view.clone());
         drop(newest);
         drop(dropped);
-        view
+        Ok(view)
     }
 }
 

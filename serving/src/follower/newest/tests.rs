@@ -1,3 +1,6 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use catalog::{DefinitionKind, DefinitionRecord, DefinitionStatus, PartitionRecord};
 use engine::functions::Functions;
 use proptest::collection::vec;
@@ -5,6 +8,7 @@ use proptest::prelude::*;
 use types::vector::Offset;
 
 use super::*;
+use crate::read_view::{Loaded, ServingClock};
 
 fn vector(offsets: &[i64]) -> Vector {
     (0..).zip(offsets).map(|(number, offset)| (PartitionId::new("pay", number), Offset(*offset))).collect()
@@ -17,6 +21,39 @@ fn what_was_read_stays_until_every_partition_has_come_as_far() {
     assert!(is_kept(&[], &[5]), "all of it was withdrawn");
     assert!(is_kept(&[9, 4], &[5, 5]), "one partition is ahead, another behind");
     assert!(!is_kept(&[5, 5, 1], &[5, 5]), "a partition was added");
+}
+
+/// Of a catalog state that has this revision, and nothing in it.
+fn read_view(revision: i64, offsets: &[i64]) -> ReadView {
+    let (views, building, failed) = Default::default();
+    let state = Arc::new(CatalogState { revision, ..CatalogState::default() });
+    let loaded = Loaded { state, registry: Arc::default(), vector: Vector::new(), views, building, failed };
+    ReadView {
+        loaded: Arc::new(loaded),
+        versions: BTreeMap::new(),
+        fresh: Vec::new(),
+        vector: vector(offsets),
+        now: 0,
+        clock: ServingClock::Wall,
+        complete_to: Arc::default(),
+        is_kept: false,
+    }
+}
+
+/// Both took what there was to read, and the one that took it first asks last what was read before.
+#[test]
+fn a_query_that_another_one_overtakes_does_not_report_that_work_was_withdrawn() {
+    let newest = Newest::default();
+    let read = |taken: ReadView, then: ReadView| {
+        let view = newest.newer_of(taken, || Ok(then)).unwrap();
+        (view.vector, view.is_kept, view.loaded.state.revision)
+    };
+    assert_eq!(read(read_view(1, &[5]), read_view(1, &[9])), (vector(&[5]), false, 1), "it is not taken twice");
+    assert_eq!(read(read_view(1, &[4]), read_view(1, &[6])), (vector(&[6]), false, 1), "a layer came in between");
+    assert_eq!(read(read_view(2, &[6]), read_view(2, &[6])), (vector(&[6]), false, 2));
+    assert_eq!(read(read_view(1, &[6]), read_view(2, &[6])), (vector(&[6]), false, 2), "a catalog state came in between");
+    assert_eq!(read(read_view(2, &[4]), read_view(2, &[4])), (vector(&[6]), true, 2), "work was withdrawn");
+    assert_eq!(read(read_view(2, &[7]), read_view(2, &[7])), (vector(&[7]), false, 2));
 }
 
 /// What was withdrawn of the topic before is never read again; all else is.
