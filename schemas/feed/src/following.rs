@@ -116,7 +116,7 @@ impl Following {
         let seen = self.fresh.epochs().into_iter().collect();
         let request = LayerRequest { format: FORMAT, views: plans.keys().cloned().collect(), seen };
         let mut stream = begin(address, &self.credentials, &request).await?;
-        let snapshot = tokio::time::timeout(SNAPSHOT_WITHIN, snapshot(&mut stream, &plans)).await;
+        let snapshot = tokio::time::timeout(SNAPSHOT_WITHIN, snapshot(&mut stream, &plans, self.memory_bytes)).await;
         let snapshot = snapshot.map_err(|_| Error::unavailable("a worker's snapshot takes too long"))??;
         let layers = snapshot.layers.len();
         let mut refused_at = refused(None, mirror.reset(snapshot));
@@ -144,7 +144,7 @@ impl Following {
                 let change = LayerChange::Published { layer: Arc::new(layer), complete_to: head.complete_to.clone() };
                 let applied = mirror.apply(head.owner, change);
                 self.observe(&head, &message.data_body);
-                self.check_memory(mirror)?;
+                check_memory(mirror.layers().iter().map(|layer| layer.memory_bytes()).sum(), self.memory_bytes)?;
                 applied
             }
             Head::Compacted { owner, start, end } => {
@@ -163,20 +163,19 @@ impl Following {
         let age = (self.clock)().saturating_sub(head.published_at).max(0);
         metrics::histogram!("basestream_serving_feed_age_seconds").record(age as f64 / 1e6);
     }
-
-    /// Layers are released as the node's catalog state moves on. Where it does not, they would grow for ever.
-    fn check_memory(&self, mirror: &Mirror) -> Result<()> {
-        let held: usize = mirror.layers().iter().map(|layer| layer.memory_bytes()).sum();
-        if held <= self.memory_bytes {
-            return Ok(());
-        }
-        let message = "the layers of a worker take too much memory: answers count what is committed";
-        Err(Error::limit(message).with("found bytes", held).with("expected at most", self.memory_bytes))
-    }
 }
 
-/// Receives what a stream begins with.
-async fn snapshot(stream: &mut Streaming<FlightData>, plans: &Plans) -> Result<Snapshot<StateRows>> {
+/// Layers are released as the node's catalog state moves on. Where it does not, they would grow for ever.
+fn check_memory(held_bytes: usize, most_bytes: usize) -> Result<()> {
+    if held_bytes <= most_bytes {
+        return Ok(());
+    }
+    let message = "the layers of a worker take too much memory: answers count what is committed";
+    Err(Error::limit(message).with("found bytes", held_bytes).with("expected at most", most_bytes))
+}
+
+/// Receives what a stream begins with. Errors: `Limit` once its layers take more than `most_bytes`.
+async fn snapshot(stream: &mut Streaming<FlightData>, plans: &Plans, most_bytes: usize) -> Result<Snapshot<StateRows>> {
     let Head::Snapshot { format, claims, complete_to, layers } = head(&next(stream).await?)? else {
         return Err(Error::corrupt("a worker's stream does not begin with a snapshot"));
     };
@@ -185,10 +184,14 @@ async fn snapshot(stream: &mut Streaming<FlightData>, plans: &Plans) -> Result<S
         return Err(Error::input(message).with("found", format).with("expected", FORMAT));
     }
     let mut snapshot = Snapshot { claims, complete_to, layers: Vec::new() };
+    let mut held_bytes = 0;
     for _ in 0..layers {
         let message = next(stream).await?;
         let Head::Layer(head) = head(&message)? else { return Err(Error::corrupt("a worker's snapshot has not all of its layers")) };
-        snapshot.layers.push((head.owner, Arc::new(layer::decode(&head, &message.data_body, plans)?)));
+        let layer = layer::decode(&head, &message.data_body, plans)?;
+        held_bytes += layer.memory_bytes();
+        check_memory(held_bytes, most_bytes)?;
+        snapshot.layers.push((head.owner, Arc::new(layer)));
     }
     Ok(snapshot)
 }

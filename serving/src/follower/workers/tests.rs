@@ -51,9 +51,12 @@ struct Apart {
 
 impl Apart {
     async fn start(harness: &Harness, credentials: Credentials) -> Apart {
+        Apart::start_with(harness, FollowSettings { credentials, memory_bytes: usize::MAX, ..FollowSettings::default() }).await
+    }
+
+    async fn start_with(harness: &Harness, settings: FollowSettings) -> Apart {
         let (fresh, stop) = (Fresh::default(), CancellationToken::new());
         let node = harness.node_apart(&fresh).await;
-        let settings = FollowSettings { own: None, credentials, memory_bytes: usize::MAX };
         let (following, token) = (node.clone(), stop.clone());
         tokio::spawn(async move { tokio::join!(following.follow_workers(settings, token.clone()), following.run(token)) });
         Apart { node, fresh, stop }
@@ -125,6 +128,22 @@ async fn a_node_of_another_process_answers_as_the_one_beside_the_worker() {
     assert_eq!((answers(&apart.node).await, apart.vector()), (worker, at), "and no answer goes back");
     let reopened = harness.node_apart(&Fresh::default()).await;
     assert_eq!(reopened.read_view().unwrap().vector, reopened.loaded().unwrap().vector);
+}
+
+/// Also where they are there already when it begins to follow.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_without_room_for_the_layers_of_a_worker_takes_none_of_them() {
+    let harness = Harness::filled().await;
+    let served = Served::start(&harness, "w", |offer| offer).await;
+    harness.fresh(1, &newest("7")).await;
+    let apart = Apart::start_with(&harness, FollowSettings { memory_bytes: 1, ..FollowSettings::default() }).await;
+    let has_no_room = |apart: &Apart| {
+        apart.node.workers().iter().any(|link| matches!(&link.state, LinkState::Lost { error } if error.contains("too much memory")))
+    };
+    apart.until("it gives them up", has_no_room).await;
+    assert_eq!(apart.fresh.layers(), 0);
+    assert_eq!(apart.vector(), apart.node.loaded().unwrap().vector, "it answers from what is committed");
+    drop(served);
 }
 
 #[tokio::test(flavor = "multi_thread")]
