@@ -18,7 +18,7 @@ use engine::fresh::{Fresh, FreshLayer, LayerChange, LayerSubscription, Subscript
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -34,9 +34,13 @@ use crate::tls::{ALPN, FeedConnection};
 
 /// This many nodes may follow a process.
 const MOST_SUBSCRIBERS: usize = 256;
+/// This many connections may be open: others of the process's files are those of checkpoints.
+const MOST_CONNECTIONS: usize = 2 * MOST_SUBSCRIBERS;
 /// This many connections may be on their way to being encrypted.
 const MOST_HANDSHAKES: usize = 64;
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
+/// A connection in which nothing comes is closed after this time.
+const FIRST_BYTES_WITHIN: Duration = Duration::from_secs(10);
 /// A node that does not answer such a ping is gone.
 const ALIVE_EVERY: Duration = Duration::from_secs(2);
 const ALIVE_WITHIN: Duration = Duration::from_secs(4);
@@ -83,7 +87,7 @@ impl Offer {
 /// first.
 pub fn serve(offer: Offer, bound: FeedListener, stop: CancellationToken) -> JoinHandle<Result<()>> {
     info!(address = %bound.address, tls = offer.tls.is_some(), "offering fresh layers");
-    let incoming = connections(bound.listener, offer.tls.clone());
+    let incoming = connections(bound.listener, offer.tls.clone(), MOST_CONNECTIONS);
     let service = Service { offer, encodings: Encodings::default(), subscribers: Arc::default(), stop: stop.clone() };
     threads::QUERIES.spawn(async move {
         Server::builder()
@@ -96,12 +100,16 @@ pub fn serve(offer: Offer, bound: FeedListener, stop: CancellationToken) -> Join
     })
 }
 
-/// Connections as they come, those that fail left out.
-fn connections(listener: TcpListener, tls: Option<ServerTls>) -> impl Stream<Item = Result<FeedConnection, Error>> {
-    let accepted = stream::unfold(listener, |listener| async move {
+/// Connections as they come, at most this many at a time. Those that fail, and those without a place, are left out.
+fn connections(listener: TcpListener, tls: Option<ServerTls>, most: usize) -> impl Stream<Item = Result<FeedConnection, Error>> {
+    let places = Arc::new(Semaphore::new(most));
+    let accepted = stream::unfold((listener, places), |(listener, places)| async move {
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => return Some((stream, listener)),
+                Ok((stream, _)) => match places.clone().try_acquire_owned() {
+                    Ok(place) => return Some(((stream, place), (listener, places))),
+                    Err(_) => debug!("a connection of a node is closed: there are as many as may be"),
+                },
                 Err(error) => {
                     warn!(%error, "a connection of a node cannot be accepted");
                     tokio::time::sleep(AFTER_A_FAILURE).await;
@@ -109,15 +117,15 @@ fn connections(listener: TcpListener, tls: Option<ServerTls>) -> impl Stream<Ite
             }
         }
     });
-    let opened = accepted.map(move |stream| open(stream, tls.clone())).buffer_unordered(MOST_HANDSHAKES);
+    let opened = accepted.map(move |(stream, place)| open(stream, place, tls.clone())).buffer_unordered(MOST_HANDSHAKES);
     opened.filter_map(|opened| async move { opened.map(Ok) })
 }
 
-async fn open(stream: TcpStream, tls: Option<ServerTls>) -> Option<FeedConnection> {
+async fn open(stream: TcpStream, place: OwnedSemaphorePermit, tls: Option<ServerTls>) -> Option<FeedConnection> {
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return Some(FeedConnection::new(stream)) };
+    let Some(tls) = tls else { return Some(FeedConnection::accepted(stream, place, FIRST_BYTES_WITHIN)) };
     match tokio::time::timeout(HANDSHAKE_WITHIN, TlsAcceptor::from(tls.config()).accept(stream)).await {
-        Ok(Ok(stream)) => Some(FeedConnection::new(stream)),
+        Ok(Ok(stream)) => Some(FeedConnection::accepted(stream, place, FIRST_BYTES_WITHIN)),
         Ok(Err(error)) => {
             debug!(%error, "a connection of a node is not encrypted");
             None

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -13,6 +14,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Sleep;
 use tokio_rustls::TlsConnector;
 use tonic::transport::server::Connected;
 use types::{Error, Result};
@@ -21,15 +24,32 @@ use types::{Error, Result};
 pub(crate) const ALPN: &str = "h2";
 
 /// A connection, whichever it is.
-pub(crate) struct FeedConnection(Box<dyn Stream>);
+pub(crate) struct FeedConnection {
+    stream: Box<dyn Stream>,
+    /// While nothing has come from a client: until when it has to.
+    first_bytes_due: Option<Pin<Box<Sleep>>>,
+    /// Its place among those of a server.
+    _place: Option<OwnedSemaphorePermit>,
+}
 
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 impl FeedConnection {
+    /// To a server.
     pub(crate) fn new(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
-        Self(Box::new(stream))
+        Self { stream: Box::new(stream), first_bytes_due: None, _place: None }
+    }
+
+    /// From a client, which has this time to send its first bytes.
+    pub(crate) fn accepted(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        place: OwnedSemaphorePermit,
+        first_bytes_within: Duration,
+    ) -> Self {
+        let first_bytes_due = Some(Box::pin(tokio::time::sleep(first_bytes_within)));
+        Self { stream: Box::new(stream), first_bytes_due, _place: Some(place) }
     }
 }
 
@@ -41,21 +61,29 @@ impl Connected for FeedConnection {
 
 impl AsyncRead for FeedConnection {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if read.is_ready() {
+            self.first_bytes_due = None;
+        } else if let Some(first_bytes_due) = &mut self.first_bytes_due
+            && first_bytes_due.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        read
     }
 }
 
 impl AsyncWrite for FeedConnection {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
+        Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 
@@ -137,11 +165,29 @@ impl fmt::Debug for FeedConnection {
 mod tests {
     use std::process::Command;
     use std::sync::mpsc;
-    use std::time::Duration;
 
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::net::TcpListener;
+    use tokio::sync::Semaphore;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_sends_nothing_is_disconnected_and_one_that_has_sent_something_may_be_silent() {
+        let accepted = |stream: DuplexStream| {
+            let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+            FeedConnection::accepted(stream, place, Duration::ZERO)
+        };
+        let (_silent, server) = duplex(2);
+        let read = tokio::time::timeout(Duration::from_secs(60), accepted(server).read_u8()).await;
+        assert_eq!(read.expect("timed out: it is not disconnected").unwrap_err().kind(), io::ErrorKind::TimedOut);
+
+        let (mut client, server) = duplex(2);
+        client.write_all(b"ab").await.unwrap();
+        let mut connection = accepted(server);
+        assert_eq!((connection.read_u8().await.unwrap(), connection.read_u8().await.unwrap()), (b'a', b'b'));
+        assert!(tokio::time::timeout(Duration::from_millis(20), connection.read_u8()).await.is_err(), "it is disconnected");
+    }
 
     /// A pipe stands for a file that is slow to read: who opens it waits for who writes it.
     #[tokio::test]
