@@ -82,6 +82,8 @@ impl UploadWriter {
             }
             Target::Buffered(buffer) => {
                 let begun = std::mem::take(buffer).freeze();
+                // What an upload lacks that does not begin must not look finished.
+                self.target = Target::Parts(None);
                 let upload = self.storage.store.put_multipart(&object_path(&self.path)?).await.map_err(|error| about(error, &self.path))?;
                 self.target = Target::Parts(Some(PartsUpload::new(upload)));
                 self.write_parts(begun).await?;
