@@ -13,8 +13,12 @@ use crate::read_view::ReadView;
 
 /// An answer waits at most this long for its position.
 pub const MOST_WAITED: Duration = Duration::from_secs(20);
-/// How often it is looked whether the position is reached: a layer closes every 50 ms.
+/// How often it is looked at first whether the position is reached: a layer closes every 50 ms.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How often at the least. A client may wait for a position that does not come, and thousands may wait.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(50);
+/// It is seen this part of the waiting time late at the most.
+const LATE_BY: u32 = 8;
 
 /// For this long a broker may not know of a partition that was just added.
 const ADDED_WITHIN: Duration = Duration::from_secs(1);
@@ -57,12 +61,13 @@ impl Follower {
     ///
     /// Errors: `NotFound` for a partition that the log does not have; `Unavailable` when the time is over.
     pub(crate) async fn wait_for(&self, awaited: AwaitedPosition<'_>, counted: CountedEvents) -> Result<()> {
+        let begun = Instant::now();
         let waiting = async {
             loop {
                 if counted.vector(&self.read_view()?).covers(awaited.position) {
                     return Ok(());
                 }
-                tokio::time::sleep(LOOK_EVERY).await;
+                tokio::time::sleep(pause_after(begun.elapsed())).await;
             }
         };
         tokio::select! {
@@ -114,6 +119,11 @@ impl Follower {
         let unread = position.iter().filter(|(id, next)| is_unread(id, *next));
         unread.filter_map(|(id, _)| Some((id.clone(), streams.get(&id.stream)?.definition.topic.clone()))).collect()
     }
+}
+
+/// Returns when to look again after waiting for this time.
+fn pause_after(waited: Duration) -> Duration {
+    (waited / LATE_BY).clamp(LOOK_EVERY, LOOK_AT_LEAST_EVERY)
 }
 
 /// Returns how many partitions a topic has, if this is not one of them.
