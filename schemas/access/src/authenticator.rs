@@ -56,6 +56,14 @@ impl Authenticator {
         }
     }
 
+    /// Errors: `Unauthenticated` for a principal that may not go on.
+    pub fn check_still_valid(&self, principal: &Arc<Principal>) -> Result<()> {
+        match self.is_still_valid(principal) {
+            true => Ok(()),
+            false => Err(Error::unauthenticated("the token was revoked, or has expired")),
+        }
+    }
+
     /// Returns whose credential it is: a token of the catalog, or a JWT of the issuer.
     pub async fn principal(&self, credential: &str) -> Result<Arc<Principal>> {
         let now = (self.clock)();

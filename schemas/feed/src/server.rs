@@ -177,10 +177,7 @@ impl Service {
         let stop = self.stop.clone();
         let ended = stream::once(async { Err(Error::limit("the node did not keep up with the worker: it has to begin again")) });
         let authenticator = self.offer.authenticator.clone();
-        let allowed = move || match authenticator.is_still_valid(&principal) {
-            true => Ok(()),
-            false => Err(Error::unauthenticated("the token was revoked, or has expired")),
-        };
+        let allowed = move || authenticator.check_still_valid(&principal);
         let counted = while_allowed(first.chain(layers).chain(later).chain(ended), allowed).map(move |sent| {
             let _permit = &permit;
             sent.inspect(sent_one).map_err(|error| status(&error))

@@ -26,10 +26,7 @@ pub(crate) struct FlightCaller {
 impl FlightCaller {
     /// Errors: `Unauthenticated` for a token that was revoked, or has expired, since the call began.
     pub(crate) fn may_go_on(&self) -> Result<()> {
-        match self.authenticator.is_still_valid(&self.principal) {
-            true => Ok(()),
-            false => Err(Error::unauthenticated("the token was revoked, or has expired")),
-        }
+        self.authenticator.check_still_valid(&self.principal)
     }
 }
 

@@ -75,10 +75,7 @@ pub(super) async fn answer(
     let meta = HeaderValue::try_from(serde_json::to_string(&response.meta)?)
         .map_err(|error| Error::internal("meta is no header").caused_by(error))?;
     let encoder = Encoder::new(form, &response.schema)?;
-    let allowed = Arc::new(move || match authenticator.is_still_valid(&principal) {
-        true => Ok(()),
-        false => Err(Error::unauthenticated("the token was revoked, or has expired")),
-    });
+    let allowed = Arc::new(move || authenticator.check_still_valid(&principal));
     let chunks = stream::try_unfold(Some((encoder, batches)), move |state| {
         let allowed = allowed.clone();
         async move {
