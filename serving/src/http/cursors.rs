@@ -24,7 +24,7 @@ use super::App;
 use super::apart::apart;
 use super::input::{Name, json_bytes};
 use super::problem::HttpProblem;
-use super::room::{MAX_JSON_BYTES, append};
+use super::room::append_to_page;
 use crate::json::RowWriter;
 use crate::limits::ServingLimits;
 use crate::sql::QueryResponse;
@@ -249,18 +249,8 @@ impl Pages {
         let (mut out, mut rows) = (b"{\"rows\":[".to_vec(), 0);
         while rows < self.page_rows && self.fill().await? {
             let Some(batch) = &self.batch else { break };
-            let end = out.len();
-            if rows > 0 {
-                out.push(b',');
-            }
-            match append(&mut out, &self.writer, batch, 0) {
-                Ok(()) => {}
-                // It is the first of the next page.
-                Err(_) if rows > 0 && end > MAX_JSON_BYTES / 2 => {
-                    out.truncate(end);
-                    break;
-                }
-                Err(error) => return Err(error),
+            if !append_to_page(&mut out, &self.writer, batch, 0, rows == 0)? {
+                break;
             }
             rows += 1;
             self.batch = (batch.num_rows() > 1).then(|| batch.slice(1, batch.num_rows() - 1));

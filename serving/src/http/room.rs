@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::DataType;
-use types::{Error, Result};
+use types::{Error, ErrorKind, Result};
 
 use crate::json::RowWriter;
 
 /// A JSON answer is held in memory: it may have this many bytes.
-pub(super) const MAX_JSON_BYTES: usize = 64 << 20;
+const MAX_JSON_BYTES: usize = 64 << 20;
 /// A row of fewer bytes takes little more than the room, however it is escaped.
 const LARGE_ROW_BYTES: usize = 1 << 20;
 
@@ -23,6 +23,23 @@ pub(super) fn append(out: &mut Vec<u8>, writer: &RowWriter, batch: &RecordBatch,
     }
     writer.write(out, batch, row)?;
     if out.len() > MAX_JSON_BYTES { Err(too_large()) } else { Ok(()) }
+}
+
+/// Writes a row into a page of an answer. Returns false, and writes nothing, where other rows have taken the room: then
+/// it is the first row of the next page.
+pub(super) fn append_to_page(out: &mut Vec<u8>, writer: &RowWriter, batch: &RecordBatch, row: usize, is_first: bool) -> Result<bool> {
+    let end = out.len();
+    if !is_first {
+        out.push(b',');
+    }
+    match append(out, writer, batch, row) {
+        Ok(()) => Ok(true),
+        Err(error) if !is_first && error.kind() == ErrorKind::Limit => {
+            out.truncate(end);
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn too_large() -> Error {

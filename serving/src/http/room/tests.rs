@@ -1,7 +1,6 @@
 use arrow::array::{BinaryArray, Int64Array, ListArray, StringArray};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{Field, Schema};
-use types::ErrorKind;
 
 use super::*;
 
@@ -48,6 +47,24 @@ fn rows_are_appended_as_long_as_there_is_room() {
     let written = out.len();
     assert_eq!(append(&mut out, &writer, &batch, 0).unwrap_err().kind(), ErrorKind::Limit, "its name and brackets have no room");
     assert!(written > MAX_JSON_BYTES / 4 * 3);
+}
+
+/// However full the page is.
+#[test]
+fn a_row_that_other_rows_leave_no_room_for_is_the_first_of_the_next_page() {
+    let texts = [MAX_JSON_BYTES / 8 * 3, MAX_JSON_BYTES / 4 * 3, MAX_JSON_BYTES + 1].map(|bytes| "x".repeat(bytes));
+    let texts: ArrayRef = Arc::new(StringArray::from(Vec::from(texts)));
+    let batch = batch(vec![texts]);
+    let writer = RowWriter::new(batch.schema_ref());
+    let mut page = b"[".to_vec();
+    assert!(append_to_page(&mut page, &writer, &batch, 0, true).unwrap());
+    let end = page.len();
+    assert!(!append_to_page(&mut page, &writer, &batch, 1, false).unwrap());
+    assert_eq!(page.len(), end, "nothing of it is in this page");
+    let mut next = b"[".to_vec();
+    assert!(append_to_page(&mut next, &writer, &batch, 1, true).unwrap());
+    let error = append_to_page(&mut b"[".to_vec(), &writer, &batch, 2, true).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Limit, "no page has room for it: {error}");
 }
 
 #[test]
