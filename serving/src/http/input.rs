@@ -21,6 +21,9 @@ use super::{App, MAX_BODY_BYTES};
 /// Room for bodies is given out in pieces of this many bytes: small bodies take little of it.
 pub(super) const ROOM_BYTES: usize = 64 << 10;
 
+/// A body has at most about this many values. One may have two bytes there, and has hundreds in memory: `{"k":0}` does.
+const MAX_VALUES: usize = 250_000;
+
 /// A header of server-sent events: it makes proxies pass each event on as it comes.
 pub(super) const NOT_BUFFERED: (HeaderName, HeaderValue) = (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 /// The media type of server-sent events.
@@ -82,9 +85,29 @@ fn room_for(request: &Request) -> u32 {
 }
 
 /// Reads a body as JSON; `expected` shows its form.
+///
+/// Errors: `Input` for another form; `Limit` for too many values, before they are read.
 pub(super) fn parse<'b, T: Deserialize<'b>>(body: &'b Body, expected: &str) -> Result<T, Error> {
+    if body.bytes.len() > MAX_VALUES && commas(&body.bytes) > MAX_VALUES {
+        return Err(Error::limit(format!("the body has too many values: expected at most {MAX_VALUES}")));
+    }
     serde_json::from_slice(&body.bytes)
         .map_err(|error| Error::input(format!("the body is not of the expected form: {error}; expected {expected}")))
+}
+
+/// Returns how many commas a JSON text has between its values.
+fn commas(json: &[u8]) -> usize {
+    let (mut commas, mut is_in_text, mut is_escaped) = (0, false, false);
+    for byte in json {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_in_text,
+            b'"' => is_in_text = !is_in_text,
+            b',' if !is_in_text => commas += 1,
+            _ => {}
+        }
+    }
+    commas
 }
 
 /// Takes a query string apart: the names and values of its parameters, in their order.
@@ -135,7 +158,26 @@ pub(super) fn json_bytes(body: Vec<u8>) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+    use types::ErrorKind;
+
     use super::*;
+
+    #[test]
+    fn a_body_of_too_many_values_is_refused_before_they_are_read() {
+        let read = |text: String| {
+            let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+            let body = Body { bytes: text.into(), room };
+            parse::<serde_json::Value>(&body, "a list").map(drop).map_err(|error| error.kind())
+        };
+        let list = |items: usize, item: &str| format!("[{}]", vec![item; items].join(","));
+        assert_eq!(read(list(MAX_VALUES, "0")), Ok(()));
+        assert_eq!(read(list(MAX_VALUES + 2, "{}")), Err(ErrorKind::Limit));
+        let text = format!(r#""{}""#, r#",\""#.repeat(MAX_VALUES + 1));
+        assert_eq!(read(list(2, &text)), Ok(()), "what is in a text is one value");
+    }
 
     #[test]
     fn query_strings_are_taken_apart_as_forms_are() {
