@@ -107,7 +107,7 @@ impl Scheduler {
         let count: usize = begin.iter().map(Vec::len).sum();
         metrics::gauge!("basestream_batch_runs_queued").set(queue.len().saturating_sub(count) as f64);
         for together in begin {
-            let leaves_full_every = !may_recompute_beside(under_way.runs(), &together, self.max_concurrent_runs);
+            let leaves_full_every = !may_recompute_beside(under_way.runs(), self.max_concurrent_runs);
             let is_extra = extra_places(under_way.runs(), self.max_concurrent_runs) > 0;
             let slot = under_way.new_place();
             for (batch, due) in self.layers(&together, is_extra).into_iter().zip(together) {

@@ -122,10 +122,9 @@ pub(super) fn extra_places(under_way: &[UnderWay], most: usize) -> usize {
 }
 
 /// Whether a run that begins now may recompute beside others of its version: of several places, one remains for those.
-pub(super) fn may_recompute_beside(under_way: &[UnderWay], begin: &[Due], most: usize) -> bool {
-    let expected: BTreeSet<RunSlot> = under_way.iter().filter(|run| run.is_beside() || run.due.is_full_every).map(|run| run.slot).collect();
-    let begins = usize::from(begin.iter().any(|due| due.is_full_every));
-    expected.len() + begins <= most.saturating_sub(1).max(1)
+pub(super) fn may_recompute_beside(under_way: &[UnderWay], most: usize) -> bool {
+    let do_so = under_way.iter().filter(|run| run.is_beside() || run.due.is_full_every);
+    do_so.map(|run| run.slot).collect::<BTreeSet<_>>().len() < most.saturating_sub(1).max(1)
 }
 
 fn slots_beside(under_way: &[UnderWay]) -> usize {

@@ -1,6 +1,6 @@
 //! A recomputation that lets other runs of its version go on, and adds what was committed meanwhile at the end.
 
-use catalog::{CatalogState, Commit, Add, Expect, RunRecord, SnapshotFiles, checkpoints_after, recompute_lease, run_lease};
+use catalog::{Add, CatalogState, Commit, Expect, RunRecord, SnapshotFiles, checkpoints_after, recompute_lease, run_lease};
 use engine::fresh::ViewVersion;
 use types::files::{FileRecord, ObjectName};
 use types::{Error, Result};

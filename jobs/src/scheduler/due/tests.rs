@@ -140,32 +140,27 @@ async fn others_are_due_while_a_run_recomputes_beside_them_and_a_dead_one_is_clo
 
 #[test]
 fn of_several_places_one_remains_for_the_runs_beside_which_others_recompute() {
-    let due = |view: &str, is_full_every| Due {
-        view: view.into(),
-        version: 1,
-        since: 0,
-        events: 1,
-        scheduled_for: None,
-        requested: None,
-        attempt: 1,
-        reason: "",
-        scans: None,
-        is_full_every,
+    let under_way = |is_full_every, is_beside: bool| {
+        let due = Due {
+            view: "v".into(),
+            version: 1,
+            since: 0,
+            events: 1,
+            scheduled_for: None,
+            requested: None,
+            attempt: 1,
+            reason: "",
+            scans: None,
+            is_full_every,
+        };
+        [UnderWay { slot: 0, due, is_beside: Arc::new(is_beside.into()) }]
     };
-    let under_way = |slot, is_full_every, is_beside: bool| UnderWay {
-        slot,
-        due: due(&format!("v{slot}"), is_full_every),
-        is_beside: Arc::new(is_beside.into()),
-    };
-    let (full, other) = ([due("a", true)], [due("b", false)]);
-    for most in 1..4 {
-        assert!(may_recompute_beside(&[], &full, most), "one may");
-    }
+    let may = |under_way: &[UnderWay]| [1, 2, 3].map(|most| may_recompute_beside(under_way, most));
+    assert_eq!(may(&[]), [true; 3]);
+    assert_eq!(may(&under_way(false, false)), [true; 3]);
     // It may have begun a moment ago, or only turn out to recompute.
-    for begun in [under_way(0, true, false), under_way(0, false, true)] {
-        let begun = [begun];
-        assert_eq!([1, 2, 3].map(|most| may_recompute_beside(&begun, &full, most)), [false, false, true]);
-        assert_eq!([1, 2, 3].map(|most| may_recompute_beside(&begun, &other, most)), [true, true, true]);
+    for begun in [under_way(true, false), under_way(false, true)] {
+        assert_eq!(may(&begun), [false, false, true]);
     }
 }
 

@@ -150,13 +150,14 @@ fn overdue(facts: &Facts, registry: &Registry) -> Vec<Problem> {
     found
 }
 
-/// A full run that goes on, or will come again by the view's options, and in which `PERIODS` runs would have begun.
+/// A full run that holds up others, goes on or will come again by the view's options, and in which `PERIODS` runs would
+/// have begun.
 fn slow(facts: &Facts, view: &LiveView, is_dead: impl Fn(&RunRecord) -> bool) -> Option<Problem> {
     let (definition, strategy) = (&view.definition, Some(Strategy::Full));
     let is_of_view = |run: &&RunRecord| run.view == view.name && run.version == view.version && run.strategy == strategy;
     let run = facts.state.runs.iter().filter(is_of_view).max_by_key(|run| run.started_at)?;
-    let is_running = run.status == RunStatus::Running && !is_dead(run);
-    let comes_again = definition.strategy == strategy || definition.full_every.is_some();
+    let is_running = run.status == RunStatus::Running && !run.beside && !is_dead(run);
+    let comes_again = definition.strategy == strategy;
     let began = run.started_at?;
     let until = match run.status {
         RunStatus::Running if is_running => facts.now,
@@ -181,10 +182,9 @@ fn slow(facts: &Facts, view: &LiveView, is_dead: impl Fn(&RunRecord) -> bool) ->
         effect: "the view has no other run meanwhile: answers stay correct but become slower, as they merge every checkpoint since \
             the snapshot before"
             .into(),
-        next_step: match (definition.strategy == strategy, definition.full_every) {
-            (true, _) => format!("leave `strategy = 'full'` out of {name}, so that its runs add what is new, or choose a longer period"),
-            (false, Some(_)) => format!("choose a longer `full_every` for {name}, or give runs more memory and cores in [batch]"),
-            (false, None) => "wait: the runs after it add what is new".into(),
+        next_step: match comes_again {
+            true => format!("leave `strategy = 'full'` out of {name}, so that its runs add what is new, or choose a longer period"),
+            false => "wait: the runs after it add what is new".into(),
         },
     })
 }
