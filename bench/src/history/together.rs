@@ -57,16 +57,7 @@ async fn at_the_same_time(installed: &Installed, events: &Purchases) -> Result<D
     let layers = installation.batch().sharing_scan(&Arc::from(STREAM), events.views.len());
     let mut runs = Vec::new();
     for (layer, (view, _)) in layers.into_iter().zip(&events.views) {
-        let request = RunRequest {
-            view: view.as_str().into(),
-            version: None,
-            requested: None,
-            scheduled_for: None,
-            attempt: 1,
-            t: installation.run_time(),
-            mode: RunMode::Full,
-            compare: false,
-        };
+        let request = RunRequest { mode: RunMode::Full, compare: false, ..RunRequest::new(view.as_str(), installation.run_time()) };
         runs.push(tokio::spawn(async move { layer.run(request, jobs::clock(), &|_| {}).await }));
     }
     for run in runs {
