@@ -181,7 +181,7 @@ async fn one_that_is_killed_is_gone_on_with_although_others_have_published() {
         assert_eq!(run.draft.map(|draft| draft.resumed), Some((slices * EVENTS) as i64), "{at}");
         assert_eq!(run.comparison.map(|comparison| (comparison.differences, comparison.error)), Some((0, None)), "{at}");
         site.assert_proven("v").await;
-        for (killed, commit) in catalog::abandoned(&site.state().await, Uuid::now_v7, now() + ahead, |_| true) {
+        for (killed, commit) in catalog::abandoned(&*site.state().await, Uuid::now_v7, now() + ahead, |_| true) {
             assert_eq!(killed.id, id);
             site.harness.catalog.commit(commit).await.unwrap();
         }
