@@ -17,7 +17,7 @@ use crate::events::ReplayLog;
 use crate::join::LocalCopies;
 use crate::memory::Resident;
 use crate::progress::EventsRead;
-use crate::run_leases::{RunLeases, VersionsHeld};
+use crate::run_leases::{NamesHeld, RunLeases};
 use crate::shared_scan::SharedScan;
 
 /// The batch layer of one process.
@@ -35,8 +35,8 @@ pub struct Batch {
     pub copies: LocalCopies,
     /// The place of the next run in a scan of the archive that several share.
     pub(crate) shared_scan: SharedScan,
-    /// The view versions that a run of this process has to itself.
-    pub(crate) versions_held: VersionsHeld,
+    /// The leases that runs of this process exclude each other by.
+    pub(crate) lease_names_held: NamesHeld,
 }
 
 impl Batch {
@@ -57,7 +57,7 @@ impl Batch {
             worker: worker.into(),
             copies: LocalCopies::default(),
             shared_scan: SharedScan::default(),
-            versions_held: VersionsHeld::default(),
+            lease_names_held: NamesHeld::default(),
         }
     }
 
@@ -172,7 +172,7 @@ impl RunContext<'_> {
         }
         self.beside.store(true, Ordering::SeqCst);
         drop(recording);
-        self.leases.release_run(held).await;
+        self.leases.release_lease(held).await;
         Ok(true)
     }
 

@@ -23,34 +23,34 @@ use crate::lease::KeepLease;
 /// How often a run that has recomputed looks whether the other run of its version has ended.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The view versions whose lease a run of this process holds, or tries to acquire. A lease alone does not exclude
-/// another run of the process that owns it. Clones share them.
+/// The names of the leases that runs of this process hold, or try to acquire. A lease alone does not exclude another
+/// run of the process that owns it. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct VersionsHeld(Arc<Mutex<BTreeSet<ViewVersion>>>);
+pub(crate) struct NamesHeld(Arc<Mutex<BTreeSet<String>>>);
 
-impl VersionsHeld {
-    /// `None` if a run of this process holds the version.
-    fn hold(&self, version: &ViewVersion) -> Option<VersionHeld> {
-        lock(&self.0).insert(version.clone()).then(|| VersionHeld { versions: self.clone(), version: version.clone() })
+impl NamesHeld {
+    /// `None` if a run of this process has the name.
+    fn hold(&self, name: &str) -> Option<NameHeld> {
+        lock(&self.0).insert(name.to_owned()).then(|| NameHeld { names: self.clone(), name: name.to_owned() })
     }
 }
 
-/// Until it is dropped, no other run of the process has the version.
-struct VersionHeld {
-    versions: VersionsHeld,
-    version: ViewVersion,
+/// Until it is dropped, no other run of the process has the name.
+struct NameHeld {
+    names: NamesHeld,
+    name: String,
 }
 
-impl Drop for VersionHeld {
+impl Drop for NameHeld {
     fn drop(&mut self) {
-        lock(&self.versions.0).remove(&self.version);
+        lock(&self.names.0).remove(&self.name);
     }
 }
 
-/// The lease of a view version, held.
+/// A lease that a run holds, to the exclusion of other runs of the process.
 pub(crate) struct RunLease {
     kept: KeepLease,
-    _version: VersionHeld,
+    _name: NameHeld,
 }
 
 impl RunLease {
@@ -66,13 +66,13 @@ pub(crate) struct RunLeases {
     ttl: Duration,
     clock: Clock,
     version: ViewVersion,
-    versions: VersionsHeld,
+    names: NamesHeld,
     held: Mutex<Held>,
 }
 
 struct Held {
     run: Option<RunLease>,
-    recompute: Option<KeepLease>,
+    recompute: Option<RunLease>,
 }
 
 impl RunLeases {
@@ -84,7 +84,7 @@ impl RunLeases {
             ttl: batch.settings.lease,
             clock: clock.clone(),
             version,
-            versions: batch.versions_held.clone(),
+            names: batch.lease_names_held.clone(),
             held: Mutex::new(Held { run: None, recompute: None }),
         };
         let Some(run) = leases.acquire_run(pin).await? else { return Ok(None) };
@@ -134,8 +134,8 @@ impl RunLeases {
     /// The lease that the run works under.
     pub(crate) fn current(&self) -> Result<LeaseRecord> {
         let held = lock(&self.held);
-        let kept = held.run.as_ref().map(|run| &run.kept).or(held.recompute.as_ref());
-        kept.map(KeepLease::current).ok_or_else(|| Error::internal("a run without a lease"))
+        let lease = held.run.as_ref().or(held.recompute.as_ref());
+        lease.map(|lease| lease.kept.current()).ok_or_else(|| Error::internal("a run without a lease"))
     }
 
     /// That the run still holds its lease.
@@ -146,7 +146,7 @@ impl RunLeases {
 
     /// That no other run recomputes beside others meanwhile.
     pub(crate) fn expect_recompute(&self, now: Micros) -> Option<Expect> {
-        lock(&self.held).recompute.as_ref().map(|kept| kept.expect(now))
+        lock(&self.held).recompute.as_ref().map(|lease| lease.expect(now))
     }
 
     pub(crate) async fn release(&self) {
@@ -154,20 +154,13 @@ impl RunLeases {
             let mut held = lock(&self.held);
             (held.run.take(), held.recompute.take())
         };
-        if let Some(recompute) = recompute {
-            self.release_lease(recompute).await;
-        }
-        if let Some(run) = run {
-            self.release_run(run).await;
+        for lease in [recompute, run].into_iter().flatten() {
+            self.release_lease(lease).await;
         }
     }
 
-    pub(crate) async fn release_run(&self, run: RunLease) {
-        let RunLease { kept, _version } = run;
-        self.release_lease(kept).await;
-    }
-
-    async fn release_lease(&self, kept: KeepLease) {
+    pub(crate) async fn release_lease(&self, lease: RunLease) {
+        let RunLease { kept, _name } = lease;
         let lease = kept.stop().await;
         if let Err(error) = self.catalog.release_lease(&lease).await {
             warn!(view = %self.version.name, lease = %lease.name, %error, "the lease of a run was not released and will expire");
@@ -175,14 +168,14 @@ impl RunLeases {
     }
 
     async fn acquire_run(&self, pin: Option<Vector>) -> Result<Option<RunLease>> {
-        let Some(version) = self.versions.hold(&self.version) else { return Ok(None) };
-        let kept = self.keep(&run_lease(&self.version.name, self.version.version), pin).await?;
-        Ok(kept.map(|kept| RunLease { kept, _version: version }))
+        self.keep(&run_lease(&self.version.name, self.version.version), pin).await
     }
 
-    async fn keep(&self, name: &str, pin: Option<Vector>) -> Result<Option<KeepLease>> {
+    async fn keep(&self, name: &str, pin: Option<Vector>) -> Result<Option<RunLease>> {
+        let Some(held) = self.names.hold(name) else { return Ok(None) };
         let lease = self.catalog.acquire_fenced_lease(name, &self.owner, self.ttl, (self.clock)(), pin).await?;
-        Ok(lease.map(|lease| KeepLease::start(self.catalog.clone(), lease, self.ttl, self.clock.clone())))
+        let kept = lease.map(|lease| KeepLease::start(self.catalog.clone(), lease, self.ttl, self.clock.clone()));
+        Ok(kept.map(|kept| RunLease { kept, _name: held }))
     }
 }
 

@@ -145,12 +145,14 @@ async fn one_at_a_time_recomputes_beside_others() {
     let recomputing = Recomputing::begin(&site, "slices/00001");
     recomputing.has_saved(&site, 1).await;
     let request = RunRequest { mode: RunMode::Full, ..RunRequest::new("v", RunTime::At(now())) };
-    let error = layer(&site).run(request.clone(), clock(0), &|_| {}).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    let another = Batch { worker: "another".into(), ..layer(&site) };
+    let error = another.run(request, clock(0), &|_| {}).await.unwrap_err();
+    assert_eq!(error.to_string(), "version 1 of the view \"v\" is being recomputed already");
+    assert_eq!(error.kind(), ErrorKind::Conflict);
     // It is due by full_every, too, and adds to the snapshot instead.
     append(&site, 100).await;
     let later = RunRequest::new("v", RunTime::At(now()));
-    let run = layer(&site).run(later, clock(2 * DAY), &|_| {}).await.unwrap();
+    let run = another.run(later, clock(2 * DAY), &|_| {}).await.unwrap();
     assert_eq!((run.status, run.strategy), (RunStatus::Succeeded, Some(Strategy::Incremental)));
     assert_eq!(recomputing.end().await.status, RunStatus::Succeeded);
     site.assert_proven("v").await;
