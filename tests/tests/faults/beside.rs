@@ -145,7 +145,8 @@ async fn one_at_a_time_recomputes_beside_others() {
     let recomputing = Recomputing::begin(&site, "slices/00001");
     recomputing.has_saved(&site, 1).await;
     let request = RunRequest { mode: RunMode::Full, ..RunRequest::new("v", RunTime::At(now())) };
-    let another = Batch { worker: "another".into(), ..layer(&site) };
+    let mut another = layer(&site);
+    another.worker = "another".into();
     let error = another.run(request, clock(0), &|_| {}).await.unwrap_err();
     assert_eq!(error.to_string(), "version 1 of the view \"v\" is being recomputed already");
     assert_eq!(error.kind(), ErrorKind::Conflict);
