@@ -14,19 +14,24 @@ use std::sync::atomic::Ordering;
 use catalog::{CatalogState, Comparison, RunRecord, SnapshotFiles};
 use storage::Manifest;
 use tracing::{info, warn};
+use types::files::FileRecord;
+use types::tiles::Micros;
 use types::vector::Vector;
 use types::{Error, Result, failpoint};
 
 use crate::attempt::{Attempt, NewSnapshot, manifest_before};
 use crate::basis::{gaps_before, why_other_states};
+use crate::compare::compare_recomputed;
+use crate::context::RunContext;
 use crate::decide::RunInputs;
 use crate::full::recomputed;
 use crate::increment::{Incremented, increment};
-use crate::layer::{Batch, RunContext};
+use crate::join::CopiedTier;
+use crate::layer::Batch;
 use crate::lease::KeepLease;
+use crate::publish::publish_made;
 use crate::request::RunRequest;
 use crate::segments::StatesFrom;
-use crate::snapshot::{compare_recomputed, publish_made};
 
 /// Recomputes the snapshot, compares it with the published one, adds what was committed meanwhile, and publishes it.
 pub(crate) async fn recompute_beside(mut attempt: Attempt<'_>, request: &RunRequest, context: &RunContext<'_>) -> Result<RunRecord> {
@@ -71,7 +76,7 @@ pub(crate) async fn recompute_beside(mut attempt: Attempt<'_>, request: &RunRequ
 /// What was recomputed, up to the cut at which the run began.
 struct Base {
     manifest: Manifest,
-    written: Vec<types::files::FileRecord>,
+    written: Vec<FileRecord>,
     run: RunRecord,
 }
 
@@ -98,7 +103,7 @@ impl Base {
     }
 
     /// The snapshot of it, where nothing was committed meanwhile.
-    fn as_it_is(&self, attempt: &Attempt<'_>, copies: Vec<crate::join::CopiedTier>) -> NewSnapshot {
+    fn as_it_is(&self, attempt: &Attempt<'_>, copies: Vec<CopiedTier>) -> NewSnapshot {
         let cut = attempt.inputs.cut.clone();
         let gaps = gaps_before(attempt.state, &attempt.view, &cut);
         let manifest = Manifest { cut, gaps, ..self.manifest.clone() };
@@ -148,7 +153,7 @@ async fn later_attempt<'b>(
     attempt: &'b Attempt<'_>,
     state: &'b Arc<CatalogState>,
     request: &RunRequest,
-    elapsed: types::tiles::Micros,
+    elapsed: Micros,
 ) -> Result<Attempt<'b>> {
     let before = manifest_before(attempt.batch, state, &attempt.view).await?;
     let run = RunRecord { cut: Some(state.vector()), ..attempt.run.clone() };

@@ -7,9 +7,10 @@
 //! checkpoints since its cut -------> states by bucket --sort, merge --+
 //! ```
 //!
-//! Both sides are as of one cut and time: the run's; if other runs added to the snapshot while it recomputed, those of
-//! the last of them, and then it is the base to which the checkpoints since its cut are added. Any difference is a defect, or damage that no checksum shows: the run
-//! publishes what it recomputed all the same, because the archive is what states are computed from.
+//! Both sides are as of one cut and time: the run's. If other runs added to the snapshot while it recomputed, they are as
+//! of the cut of the last of these, and the base is added to in the same way. Any difference is a defect, or damage that
+//! no checksum shows: the run publishes what it recomputed all the same, because the archive is what states are computed
+//! from.
 //!
 //! Memory is bounded as in any run: the kept states are partitioned as a recomputation's, and spilled. A comparison
 //! that fails does not fail its run.
@@ -23,6 +24,7 @@ use arrow::datatypes::{DataType, TimestampMicrosecondType};
 use catalog::{CheckpointRecord, Comparison, StateDifference, checkpoints_after};
 use committed::damage::{Finder, report_damage};
 use committed::registry::LiveView;
+use definitions::durations::format_duration_parts;
 use engine::plan::StateIndex;
 use engine::states::{StateRows, conform, kept_tiles, rollup};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -34,12 +36,14 @@ use types::vector::Vector;
 use types::{Error, Result, failpoint};
 
 use crate::attempt::Attempt;
-use crate::basis::{greater, later};
+use crate::basis::{greater, is_compared, later};
 use crate::bucket_partitioner::BucketRows;
+use crate::context::RunContext;
 use crate::join::without_expired;
-use crate::layer::RunContext;
+use crate::limits::RunLimits;
 use crate::mode::RunMode;
 use crate::recompute::join_partitions;
+use crate::request::RunRequest;
 use crate::segments::{Prepare, StatesFrom, at_levels, states_bytes, states_of};
 use crate::tiers::tier_rows;
 use crate::write::{Rows, SnapshotWriter};
@@ -48,9 +52,31 @@ mod rows;
 
 use rows::{ComparedRows, compare_at_hand};
 
+/// Compares what was recomputed or replayed with the snapshot before, where incremental runs keep one.
+pub(crate) async fn compare_recomputed(
+    attempt: &Attempt<'_>,
+    request: &RunRequest,
+    made: &Manifest,
+    context: &RunContext<'_>,
+) -> Option<Comparison> {
+    let before = attempt.before.as_ref().filter(|_| request.compare)?;
+    if !is_compared(attempt.state, &attempt.view, before, (attempt.inputs.t, request.mode)) {
+        return None;
+    }
+    let began = Instant::now();
+    let compared = Box::pin(compared(attempt, before, made, context));
+    let Some(most) = RunLimits::from_definition(attempt.state, &attempt.run, request.mode).timeout() else { return Some(compared.await) };
+    let too_long = |_| Comparison {
+        seconds: began.elapsed().as_secs_f64(),
+        error: Some(format!("it took longer than the view's timeout of {}", format_duration_parts(most))),
+        ..Comparison::default()
+    };
+    Some(tokio::time::timeout(most, compared).await.unwrap_or_else(too_long))
+}
+
 /// Compares what was `recomputed` with the snapshot `before`, each with what was committed since, and reports what
 /// differs. `attempt` is as of the later of the two.
-pub(crate) async fn compared(attempt: &Attempt<'_>, before: &Manifest, recomputed: &Manifest, context: &RunContext<'_>) -> Comparison {
+async fn compared(attempt: &Attempt<'_>, before: &Manifest, recomputed: &Manifest, context: &RunContext<'_>) -> Comparison {
     let began = Instant::now();
     let mut bytes_read = 0;
     let outcome = compare(attempt, before, recomputed, context, &mut bytes_read).await;

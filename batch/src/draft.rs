@@ -16,7 +16,8 @@ use uuid::Uuid;
 
 use crate::attempt::Attempt;
 use crate::basis::{gaps_before, greater, why_other_states};
-use crate::layer::{Batch, RunContext};
+use crate::context::RunContext;
+use crate::layer::Batch;
 use crate::slices::Slice;
 
 const DELETED_AT_ONCE: usize = 16;

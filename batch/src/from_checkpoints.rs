@@ -11,8 +11,9 @@ use types::vector::{PartitionId, Vector};
 use uuid::Uuid;
 
 use crate::attempt::{Attempt, NewSnapshot, manifest_before, view_of};
+use crate::context::RunContext;
 use crate::decide::{RunInputs, RunTime, version_to_run};
-use crate::layer::{Batch, RunContext};
+use crate::layer::Batch;
 use crate::one_tier::{AllStates, write_one_tier};
 use crate::segments::{States, StatesFrom, at_levels, states_bytes, states_of};
 use crate::write::Rows;

@@ -16,8 +16,8 @@ use types::Result;
 use types::tiles::EdgesFrom;
 
 use crate::attempt::{Attempt, NewSnapshot};
+use crate::context::RunContext;
 use crate::draft::{Draft, note_if_damaged};
-use crate::layer::RunContext;
 use crate::one_tier::{AllStates, write_one_tier};
 use crate::recompute::{files_of, recompute, scan_archive};
 use crate::shared_scan::ArchiveRead;

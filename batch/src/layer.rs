@@ -1,23 +1,16 @@
 //! The batch layer of one process: what all its runs share.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{Add, Catalog, CatalogState, Commit, Expect, RunDraft, RunRecord};
+use catalog::Catalog;
 use engine::functions::Functions;
 use storage::ObjectStorage;
-use types::Strategy;
-use types::tiles::Clock;
-use types::{Error, Result};
-use uuid::Uuid;
 
 use crate::events::ReplayLog;
 use crate::join::LocalCopies;
-use crate::memory::Resident;
-use crate::progress::EventsRead;
-use crate::run_leases::{NamesHeld, RunLeases};
+use crate::lease::NamesHeld;
 use crate::shared_scan::SharedScan;
 
 /// The batch layer of one process.
@@ -104,86 +97,5 @@ impl RunSettings {
     /// Never zero.
     pub(crate) fn thread_count(&self) -> usize {
         self.threads.max(1)
-    }
-}
-
-/// What every step of a run needs.
-pub(crate) struct RunContext<'a> {
-    pub(crate) leases: &'a RunLeases,
-    /// Where it is told whether the run recomputes beside others.
-    pub(crate) beside: &'a AtomicBool,
-    pub(crate) clock: &'a Clock,
-    /// Called with the number of rows written so far; while a replay reads, with the number of events read.
-    pub(crate) progress: &'a (dyn Fn(i64) + Send + Sync),
-    pub(crate) events_read: &'a EventsRead,
-    pub(crate) resident: &'a Resident,
-    /// Whether the new snapshot is made, and only left to be compared and published.
-    pub(crate) made: AtomicBool,
-    /// How the run makes its snapshot, once that is decided.
-    pub(crate) strategy: Mutex<Option<Strategy>>,
-    /// What it has saved.
-    pub(crate) draft: Mutex<Option<RunDraft>>,
-    /// Held while the run's record is stored: what is stored later says more.
-    pub(crate) recording: tokio::sync::Mutex<()>,
-}
-
-impl RunContext<'_> {
-    /// Notes how the run makes its snapshot, for the reports of its progress.
-    pub(crate) fn note_strategy(&self, strategy: Strategy) {
-        *self.strategy.lock().unwrap_or_else(PoisonError::into_inner) = Some(strategy);
-    }
-
-    pub(crate) fn note_draft(&self, draft: Option<RunDraft>) {
-        *self.draft.lock().unwrap_or_else(PoisonError::into_inner) = draft;
-    }
-
-    /// The run's record, with what it has read and saved so far.
-    pub(crate) fn so_far(&self, run: &RunRecord) -> RunRecord {
-        RunRecord {
-            events_read: self.events_read.count(),
-            strategy: *self.strategy.lock().unwrap_or_else(PoisonError::into_inner),
-            draft: self.draft.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            beside: self.leases.is_beside(),
-            ..run.clone()
-        }
-    }
-
-    /// Stores what the run has read and saved so far.
-    pub(crate) async fn record_progress(&self, catalog: &Catalog, run: &RunRecord) -> Result<()> {
-        let _recording = self.recording.lock().await;
-        let expect = vec![self.leases.expect((self.clock)())?, Expect::Running { run: run.id }];
-        let commit = Commit { id: Uuid::now_v7(), expect, add: vec![Add::Run(self.so_far(run))], ..Commit::default() };
-        catalog.commit_with_retry(commit).await.map(drop)
-    }
-
-    /// Lets other runs of the version go on while this one recomputes. False if another one does so already.
-    pub(crate) async fn step_aside(&self, catalog: &Catalog, run: &RunRecord) -> Result<bool> {
-        if !self.leases.acquire_recompute().await? {
-            return Ok(false);
-        }
-        let recording = self.recording.lock().await;
-        let held = self.leases.take_run().ok_or_else(|| Error::internal("a run without its lease"))?;
-        let now = (self.clock)();
-        let expect = vec![held.expect(now), self.leases.expect(now)?, Expect::Running { run: run.id }];
-        let commit = Commit { id: Uuid::now_v7(), expect, add: vec![Add::Run(self.so_far(run))], ..Commit::default() };
-        if let Err(error) = catalog.commit_with_retry(commit).await {
-            self.leases.put_run(held);
-            return Err(error);
-        }
-        self.beside.store(true, Ordering::SeqCst);
-        drop(recording);
-        self.leases.release_lease(held).await;
-        Ok(true)
-    }
-
-    /// Waits until no other run of the version is under way, and pins the catalog state of then.
-    pub(crate) async fn step_in(&self, catalog: &Catalog, run: &RunRecord) -> Result<(Arc<CatalogState>, RunRecord)> {
-        let held = self.leases.acquire_run_again().await?;
-        let _recording = self.recording.lock().await;
-        self.leases.put_run(held);
-        self.beside.store(false, Ordering::SeqCst);
-        let now = (self.clock)();
-        let expect = [self.leases.expect(now)?].into_iter().chain(self.leases.expect_recompute(now)).collect();
-        catalog.begin_run(self.so_far(run), expect).await
     }
 }

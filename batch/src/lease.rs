@@ -1,5 +1,7 @@
-//! A lease that is renewed while its holder works, on threads that no work keeps busy.
+//! A lease that is renewed while its holder works, on threads that no work keeps busy; and the names of leases, by which
+//! runs of one process exclude each other.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,9 +24,9 @@ impl KeepLease {
         let task = threads::LEASES.spawn(async move {
             loop {
                 tokio::time::sleep(ttl / 3).await;
-                let held = lock(&current).clone();
+                let held = locked(&current).clone();
                 match catalog.renew_lease(&held, ttl, clock()).await {
-                    Ok(renewed) => *lock(&current) = renewed,
+                    Ok(renewed) => *locked(&current) = renewed,
                     Err(error) if error.kind() == ErrorKind::Conflict => {
                         warn!(lease = %held.name, %error, "a lease is lost; what was done under it will not be committed");
                         return;
@@ -42,7 +44,7 @@ impl KeepLease {
     }
 
     pub(crate) fn current(&self) -> LeaseRecord {
-        lock(&self.lease).clone()
+        locked(&self.lease).clone()
     }
 
     pub(crate) fn expect(&self, now: Micros) -> Expect {
@@ -54,7 +56,7 @@ impl KeepLease {
     pub async fn stop(mut self) -> LeaseRecord {
         self.task.abort();
         let _ = (&mut self.task).await;
-        lock(&self.lease).clone()
+        locked(&self.lease).clone()
     }
 }
 
@@ -65,8 +67,32 @@ impl Drop for KeepLease {
     }
 }
 
-fn lock(lease: &Mutex<LeaseRecord>) -> MutexGuard<'_, LeaseRecord> {
-    lease.lock().unwrap_or_else(PoisonError::into_inner)
+/// The names of the leases that runs of this process hold, or try to acquire. A lease alone does not exclude another
+/// run of the process that owns it. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NamesHeld(Arc<Mutex<BTreeSet<String>>>);
+
+impl NamesHeld {
+    /// `None` if a run of this process has the name.
+    pub(crate) fn hold(&self, name: &str) -> Option<NameHeld> {
+        locked(&self.0).insert(name.to_owned()).then(|| NameHeld { names: self.clone(), name: name.to_owned() })
+    }
+}
+
+/// Until it is dropped, no other run of the process has the name.
+pub(crate) struct NameHeld {
+    names: NamesHeld,
+    name: String,
+}
+
+impl Drop for NameHeld {
+    fn drop(&mut self) {
+        locked(&self.names.0).remove(&self.name);
+    }
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -44,6 +44,7 @@ mod bucket_partitioner;
 mod bucket_sort;
 mod compact;
 mod compare;
+mod context;
 mod decide;
 mod draft;
 mod due_tiers;

@@ -9,7 +9,7 @@ use types::vector::Vector;
 
 use crate::attempt::{Attempt, NewSnapshot};
 use crate::bucket_partitioner::BucketRows;
-use crate::layer::RunContext;
+use crate::context::RunContext;
 use crate::linked::{join_recomputed, local_edges};
 use crate::write::Rows;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::{
-    CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord, RunStatus, SnapshotFiles, SnapshotRecord,
-    publish_commit, skipped_commit,
+    CatalogState, Commit, Comparison, DefinitionKind, DefinitionRecord, DefinitionStatus, RunRecord, RunStatus, SnapshotFiles,
+    SnapshotRecord, publish_commit, skipped_commit,
 };
 use committed::registry::LiveView;
 use definitions::parse::parse_view;
@@ -16,14 +16,40 @@ use tracing::info;
 use types::tiles::Micros;
 use types::{Error, Result};
 
+use crate::attempt::{Attempt, NewSnapshot};
+use crate::context::RunContext;
 use crate::decide::switch_version;
-use crate::layer::{Batch, RunContext};
+use crate::draft::Draft;
+use crate::layer::Batch;
 
 /// How often a switch of versions is decided while other commits get in between.
 const SWITCH_ATTEMPTS: usize = 21;
 
+/// Publishes a snapshot that is written, and deletes what was saved of it on the way.
+pub(crate) async fn publish_made(
+    attempt: &Attempt<'_>,
+    made: NewSnapshot,
+    comparison: Option<Comparison>,
+    draft: Option<Draft>,
+    context: &RunContext<'_>,
+) -> Result<RunRecord> {
+    let (batch, NewSnapshot { manifest, files, mut run, copies }) = (attempt.batch, made);
+    run.comparison = comparison;
+    run.tiers = manifest.tiers().count() as i64;
+    run.peak_memory_bytes = attempt.pool.peak_bytes() as i64;
+    run.peak_resident_bytes = context.resident.peak_bytes();
+    let published = Box::pin(publish(batch, &attempt.view, run, manifest, files, context)).await?;
+    if !copies.is_empty() {
+        batch.copies.keep(attempt.view.view_version(), copies);
+    }
+    if let Some(draft) = draft {
+        draft.delete(batch).await;
+    }
+    Ok(published)
+}
+
 /// Publishes the snapshot that consists of `files` and returns the run's record, marked as succeeded.
-pub(crate) async fn publish(
+async fn publish(
     batch: &Batch,
     view: &LiveView,
     mut run: RunRecord,

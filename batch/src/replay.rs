@@ -17,8 +17,8 @@ use types::failures::Failures;
 use types::{Error, Result};
 
 use crate::attempt::Attempt;
+use crate::context::RunContext;
 use crate::events::{CheckpointEvents, FromArchive};
-use crate::layer::RunContext;
 use crate::mode::{ReplayFrom, ReplayRequest};
 
 /// Computes the states of checkpoints from their events. They go to buckets as they are computed, which spill: a

@@ -14,8 +14,9 @@ use types::vector::Vector;
 use types::{Error, ErrorKind, Result, failpoint};
 use uuid::Uuid;
 
+use crate::context::RunContext;
 use crate::decide::version_to_run;
-use crate::layer::{Batch, RunContext};
+use crate::layer::Batch;
 use crate::limits::RunLimits;
 use crate::memory::Resident;
 use crate::mode::RunMode;

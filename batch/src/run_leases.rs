@@ -6,8 +6,7 @@
 //! recompute/v@1     |--------------------------------------------------|
 //! ```
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use catalog::{Catalog, Expect, LeaseRecord, recompute_lease, run_lease};
@@ -18,34 +17,10 @@ use types::vector::Vector;
 use types::{Error, ErrorKind, Result};
 
 use crate::layer::Batch;
-use crate::lease::KeepLease;
+use crate::lease::{KeepLease, NameHeld, NamesHeld};
 
 /// How often a run that has recomputed looks whether the other run of its version has ended.
 const LOOK: Duration = Duration::from_millis(200);
-
-/// The names of the leases that runs of this process hold, or try to acquire. A lease alone does not exclude another
-/// run of the process that owns it. Clones share them.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct NamesHeld(Arc<Mutex<BTreeSet<String>>>);
-
-impl NamesHeld {
-    /// `None` if a run of this process has the name.
-    fn hold(&self, name: &str) -> Option<NameHeld> {
-        lock(&self.0).insert(name.to_owned()).then(|| NameHeld { names: self.clone(), name: name.to_owned() })
-    }
-}
-
-/// Until it is dropped, no other run of the process has the name.
-struct NameHeld {
-    names: NamesHeld,
-    name: String,
-}
-
-impl Drop for NameHeld {
-    fn drop(&mut self) {
-        lock(&self.names.0).remove(&self.name);
-    }
-}
 
 /// A lease that a run holds, to the exclusion of other runs of the process.
 pub(crate) struct RunLease {
@@ -67,10 +42,10 @@ pub(crate) struct RunLeases {
     clock: Clock,
     version: ViewVersion,
     names: NamesHeld,
-    held: Mutex<Held>,
+    leases: Mutex<Leases>,
 }
 
-struct Held {
+struct Leases {
     run: Option<RunLease>,
     recompute: Option<RunLease>,
 }
@@ -85,7 +60,7 @@ impl RunLeases {
             clock: clock.clone(),
             version,
             names: batch.lease_names_held.clone(),
-            held: Mutex::new(Held { run: None, recompute: None }),
+            leases: Mutex::new(Leases { run: None, recompute: None }),
         };
         let Some(run) = leases.acquire_run(pin).await? else { return Ok(None) };
         leases.put_run(run);
@@ -112,29 +87,29 @@ impl RunLeases {
         let name = recompute_lease(&self.version.name, self.version.version);
         let lease = self.keep(&name, None).await?;
         let is_acquired = lease.is_some();
-        lock(&self.held).recompute = lease;
+        lock(&self.leases).recompute = lease;
         Ok(is_acquired)
     }
 
     /// From now on the run works under its other lease.
     pub(crate) fn take_run(&self) -> Option<RunLease> {
-        lock(&self.held).run.take()
+        lock(&self.leases).run.take()
     }
 
     pub(crate) fn put_run(&self, run: RunLease) {
-        lock(&self.held).run = Some(run);
+        lock(&self.leases).run = Some(run);
     }
 
     /// Whether other runs of the version may hold its lease.
     pub(crate) fn is_beside(&self) -> bool {
-        let held = lock(&self.held);
-        held.run.is_none() && held.recompute.is_some()
+        let leases = lock(&self.leases);
+        leases.run.is_none() && leases.recompute.is_some()
     }
 
     /// The lease that the run works under.
     pub(crate) fn current(&self) -> Result<LeaseRecord> {
-        let held = lock(&self.held);
-        let lease = held.run.as_ref().or(held.recompute.as_ref());
+        let leases = lock(&self.leases);
+        let lease = leases.run.as_ref().or(leases.recompute.as_ref());
         lease.map(|lease| lease.kept.current()).ok_or_else(|| Error::internal("a run without a lease"))
     }
 
@@ -146,13 +121,13 @@ impl RunLeases {
 
     /// That no other run recomputes beside others meanwhile.
     pub(crate) fn expect_recompute(&self, now: Micros) -> Option<Expect> {
-        lock(&self.held).recompute.as_ref().map(|lease| lease.expect(now))
+        lock(&self.leases).recompute.as_ref().map(|lease| lease.expect(now))
     }
 
     pub(crate) async fn release(&self) {
         let (run, recompute) = {
-            let mut held = lock(&self.held);
-            (held.run.take(), held.recompute.take())
+            let mut leases = lock(&self.leases);
+            (leases.run.take(), leases.recompute.take())
         };
         for lease in [recompute, run].into_iter().flatten() {
             self.release_lease(lease).await;

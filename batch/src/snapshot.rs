@@ -2,25 +2,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
-use catalog::{CatalogState, Comparison, RunRecord};
-use definitions::durations::format_duration_parts;
-use storage::Manifest;
+use catalog::{CatalogState, RunRecord};
 use tracing::info;
 use types::{Result, Strategy};
 
-use crate::attempt::{Attempt, NewSnapshot};
-use crate::basis::{Basis, is_compared};
+use crate::attempt::Attempt;
+use crate::basis::Basis;
 use crate::beside::recompute_beside;
-use crate::compare::compared;
-use crate::draft::Draft;
+use crate::compare::compare_recomputed;
+use crate::context::RunContext;
 use crate::from_checkpoints::from_checkpoints;
 use crate::full::recomputed;
 use crate::increment::{Incremented, increment};
-use crate::layer::{Batch, RunContext};
-use crate::limits::RunLimits;
-use crate::publish::{publish, skip};
+use crate::layer::Batch;
+use crate::publish::{publish_made, skip};
 use crate::request::RunRequest;
 use crate::segments::StatesFrom;
 
@@ -70,49 +66,4 @@ pub(crate) async fn make_snapshot(
         }
     };
     publish_made(&attempt, made, comparison, draft, context).await
-}
-
-/// Publishes a snapshot that is written, and deletes what was saved of it on the way.
-pub(crate) async fn publish_made(
-    attempt: &Attempt<'_>,
-    made: NewSnapshot,
-    comparison: Option<Comparison>,
-    draft: Option<Draft>,
-    context: &RunContext<'_>,
-) -> Result<RunRecord> {
-    let (batch, NewSnapshot { manifest, files, mut run, copies }) = (attempt.batch, made);
-    run.comparison = comparison;
-    run.tiers = manifest.tiers().count() as i64;
-    run.peak_memory_bytes = attempt.pool.peak_bytes() as i64;
-    run.peak_resident_bytes = context.resident.peak_bytes();
-    let published = Box::pin(publish(batch, &attempt.view, run, manifest, files, context)).await?;
-    if !copies.is_empty() {
-        batch.copies.keep(attempt.view.view_version(), copies);
-    }
-    if let Some(draft) = draft {
-        draft.delete(batch).await;
-    }
-    Ok(published)
-}
-
-/// Compares what was recomputed or replayed with the snapshot before, where incremental runs keep one.
-pub(crate) async fn compare_recomputed(
-    attempt: &Attempt<'_>,
-    request: &RunRequest,
-    made: &Manifest,
-    context: &RunContext<'_>,
-) -> Option<Comparison> {
-    let before = attempt.before.as_ref().filter(|_| request.compare)?;
-    if !is_compared(attempt.state, &attempt.view, before, (attempt.inputs.t, request.mode)) {
-        return None;
-    }
-    let began = Instant::now();
-    let compared = Box::pin(compared(attempt, before, made, context));
-    let Some(most) = RunLimits::from_definition(attempt.state, &attempt.run, request.mode).timeout() else { return Some(compared.await) };
-    let too_long = |_| Comparison {
-        seconds: began.elapsed().as_secs_f64(),
-        error: Some(format!("it took longer than the view's timeout of {}", format_duration_parts(most))),
-        ..Comparison::default()
-    };
-    Some(tokio::time::timeout(most, compared).await.unwrap_or_else(too_long))
 }

@@ -24,9 +24,9 @@ pub(crate) use due::{due_runs, newest_runs};
 pub use due_check::DueCheck;
 pub use rebuild_states::Tried;
 
-use due::{extra_places, may_recompute_beside, to_begin};
+use due::{RunUnderWay, extra_places, may_recompute_beside, to_begin};
 use rebuild_states::rebuild_states;
-use under_way::{RunsUnderWay, UnderWay};
+use under_way::RunsUnderWay;
 
 /// How often the catalog is checked for due runs.
 const LOOK: Duration = Duration::from_secs(1);
@@ -112,7 +112,7 @@ impl Scheduler {
             let slot = under_way.new_place();
             for (batch, due) in self.layers(&together, is_extra).into_iter().zip(together) {
                 let beside = Beside { memory_limit_bytes: self.memory_beside(&batch), ..Beside::default() };
-                let run = UnderWay { slot, due: due.clone(), is_beside: beside.is_beside.clone() };
+                let run = RunUnderWay { slot, due: due.clone(), is_beside: beside.is_beside.clone() };
                 let t = if self.event_clock { RunTime::EventClock } else { RunTime::At((self.clock)()) };
                 let request = RunRequest {
                     version: Some(due.version),

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use catalog::{CatalogState, DefinitionKind, DefinitionStatus, RunRecord, RunStatus, checkpoints_after};
@@ -13,8 +14,6 @@ use definitions::Schedule;
 use engine::fresh::ViewVersion;
 use types::Strategy;
 use types::tiles::Micros;
-
-use super::under_way::UnderWay;
 
 /// A failed run is retried after 5 s, 10 s, 20 s and so on up to 10 min, this many times; then at its next due time. A
 /// view that has no due time, or no snapshot to answer from meanwhile, is retried until a run succeeds.
@@ -68,6 +67,22 @@ impl Due {
     }
 }
 
+/// A run under way.
+#[derive(Debug, Clone)]
+pub(super) struct RunUnderWay {
+    /// Its place, which others may share.
+    pub(super) slot: RunSlot,
+    pub(super) due: Due,
+    /// Whether it recomputes beside other runs of its version.
+    pub(super) is_beside: Arc<AtomicBool>,
+}
+
+impl RunUnderWay {
+    pub(super) fn is_beside(&self) -> bool {
+        self.is_beside.load(Ordering::SeqCst)
+    }
+}
+
 /// Returns the runs that are due at `now`, at most one per view version, in the order in which they are to begin.
 /// Nobody reads a kept version: its runs come last.
 pub(crate) fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -> Vec<Due> {
@@ -89,7 +104,7 @@ pub(crate) fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -
 /// one per view version, in the queue's order. Those that begin at one place share a scan: with a run that recomputes
 /// from a stream's archive begin the others that do. Long runs leave one place to the others, if there are several. If
 /// there is only one, and a run in it recomputes beside others of its version, there is one more for the others.
-pub(super) fn to_begin<'d>(queue: &'d [Due], under_way: &[UnderWay], most: usize) -> Vec<Vec<&'d Due>> {
+pub(super) fn to_begin<'d>(queue: &'d [Due], under_way: &[RunUnderWay], most: usize) -> Vec<Vec<&'d Due>> {
     let holding = under_way.iter().filter(|run| !run.is_beside());
     let mut versions: BTreeSet<ViewVersion> = holding.map(|run| run.due.view_version()).collect();
     let taken: BTreeSet<RunSlot> = under_way.iter().map(|run| run.slot).collect();
@@ -117,17 +132,17 @@ pub(super) fn to_begin<'d>(queue: &'d [Due], under_way: &[UnderWay], most: usize
 }
 
 /// How many places there are beyond `most`.
-pub(super) fn extra_places(under_way: &[UnderWay], most: usize) -> usize {
+pub(super) fn extra_places(under_way: &[RunUnderWay], most: usize) -> usize {
     usize::from(most == 1 && slots_beside(under_way) > 0)
 }
 
 /// Whether a run that begins now may recompute beside others of its version: of several places, one remains for those.
-pub(super) fn may_recompute_beside(under_way: &[UnderWay], most: usize) -> bool {
+pub(super) fn may_recompute_beside(under_way: &[RunUnderWay], most: usize) -> bool {
     let do_so = under_way.iter().filter(|run| run.is_beside() || run.due.is_full_every);
     do_so.map(|run| run.slot).collect::<BTreeSet<_>>().len() < most.saturating_sub(1).max(1)
 }
 
-fn slots_beside(under_way: &[UnderWay]) -> usize {
+fn slots_beside(under_way: &[RunUnderWay]) -> usize {
     under_way.iter().filter(|run| run.is_beside()).map(|run| run.slot).collect::<BTreeSet<_>>().len()
 }
 

@@ -3,29 +3,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use engine::fresh::ViewVersion;
 use tokio::task::{Id, JoinSet};
 use tracing::error;
 
-use super::{Due, RunSlot};
-
-/// A run under way.
-#[derive(Debug, Clone)]
-pub(super) struct UnderWay {
-    /// Its place, which others may share.
-    pub(super) slot: RunSlot,
-    pub(super) due: Due,
-    /// Whether it recomputes beside other runs of its version.
-    pub(super) is_beside: Arc<AtomicBool>,
-}
-
-impl UnderWay {
-    pub(super) fn is_beside(&self) -> bool {
-        self.is_beside.load(Ordering::SeqCst)
-    }
-}
+use super::due::{Due, RunSlot, RunUnderWay};
 
 /// Runs under way, each a task. Dropping it drops them.
 #[derive(Debug, Default)]
@@ -33,7 +17,7 @@ pub(super) struct RunsUnderWay {
     tasks: JoinSet<()>,
     /// Tells the run of each task among `runs`.
     of_tasks: HashMap<Id, Arc<AtomicBool>>,
-    runs: Vec<UnderWay>,
+    runs: Vec<RunUnderWay>,
     next_place: RunSlot,
     begun: BTreeSet<ViewVersion>,
     /// The task that rebuilds damaged states, which takes no place.
@@ -41,7 +25,7 @@ pub(super) struct RunsUnderWay {
 }
 
 impl RunsUnderWay {
-    pub(super) fn runs(&self) -> &[UnderWay] {
+    pub(super) fn runs(&self) -> &[RunUnderWay] {
         &self.runs
     }
 
@@ -77,7 +61,7 @@ impl RunsUnderWay {
         self.next_place
     }
 
-    pub(super) fn begin(&mut self, run: UnderWay, work: impl Future<Output = ()> + Send + 'static) {
+    pub(super) fn begin(&mut self, run: RunUnderWay, work: impl Future<Output = ()> + Send + 'static) {
         self.begun.insert(run.due.view_version());
         let task = self.tasks.spawn(work);
         self.of_tasks.insert(task.id(), run.is_beside.clone());

@@ -59,13 +59,18 @@ struct Recomputing {
 
 impl Recomputing {
     fn begin(site: &Site, before: &str) -> Recomputing {
+        Self::begin_at(site, before, 0)
+    }
+
+    /// By a clock that is ahead.
+    fn begin_at(site: &Site, before: &str, ahead: Micros) -> Recomputing {
         let requested = RunRecord::requested("v".into(), 1);
         let id = requested.id;
         let gate = Gate::before(site.harness.storage.object_store(), format!("snapshots/v/1/{id}/{before}").leak(), Way::Held);
         let mut batch = layer(site);
         batch.storage = ObjectStorage::over(gate.clone()).unwrap();
         let request = RunRequest { mode: RunMode::Full, requested: Some(requested), ..RunRequest::new("v", RunTime::At(now())) };
-        let run = tokio::spawn(async move { batch.run(request, clock(0), &|_| {}).await });
+        let run = tokio::spawn(async move { batch.run(request, clock(ahead), &|_| {}).await });
         Recomputing { id, gate, run }
     }
 
@@ -142,12 +147,12 @@ async fn other_runs_go_on_while_one_recomputes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_at_a_time_recomputes_beside_others() {
     let site = site(COUNTS).await;
-    let recomputing = Recomputing::begin(&site, "slices/00001");
+    let recomputing = Recomputing::begin_at(&site, "slices/00001", 2 * DAY);
     recomputing.has_saved(&site, 1).await;
     let request = RunRequest { mode: RunMode::Full, ..RunRequest::new("v", RunTime::At(now())) };
     let mut another = layer(&site);
     another.worker = "another".into();
-    let error = another.run(request, clock(0), &|_| {}).await.unwrap_err();
+    let error = another.run(request, clock(2 * DAY), &|_| {}).await.unwrap_err();
     assert_eq!(error.to_string(), "version 1 of the view \"v\" is being recomputed already");
     assert_eq!(error.kind(), ErrorKind::Conflict);
     // It is due by full_every, too, and adds to the snapshot instead.

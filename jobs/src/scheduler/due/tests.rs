@@ -153,9 +153,9 @@ fn of_several_places_one_remains_for_the_runs_beside_which_others_recompute() {
             scans: None,
             is_full_every,
         };
-        [UnderWay { slot: 0, due, is_beside: Arc::new(is_beside.into()) }]
+        [RunUnderWay { slot: 0, due, is_beside: Arc::new(is_beside.into()) }]
     };
-    let may = |under_way: &[UnderWay]| [1, 2, 3].map(|most| may_recompute_beside(under_way, most));
+    let may = |under_way: &[RunUnderWay]| [1, 2, 3].map(|most| may_recompute_beside(under_way, most));
     assert_eq!(may(&[]), [true; 3]);
     assert_eq!(may(&under_way(false, false)), [true; 3]);
     // It may have begun a moment ago, or only turn out to recompute.
@@ -534,11 +534,11 @@ mod laws {
             let queue: Vec<Due> = runs.into_iter().map(|(view, version, is_long, scans)| due(view, version, is_long, scans)).collect();
             let busy = busy.into_iter().map(|((view, version), (is_long, slot, is_beside))| {
                 let due = due(view, version, is_long, None);
-                UnderWay { slot: slot % most as u64, due, is_beside: Arc::new(is_beside.into()) }
+                RunUnderWay { slot: slot % most as u64, due, is_beside: Arc::new(is_beside.into()) }
             });
-            let under_way: Vec<UnderWay> = busy.collect();
+            let under_way: Vec<RunUnderWay> = busy.collect();
             let begin = to_begin(&queue, &under_way, most);
-            let is_one_more = most == 1 && under_way.iter().any(UnderWay::is_beside);
+            let is_one_more = most == 1 && under_way.iter().any(RunUnderWay::is_beside);
             let (most, most_long) = if is_one_more { (2, 2) } else { (most, most.saturating_sub(1).max(1)) };
             let taken: BTreeSet<RunSlot> = under_way.iter().map(|run| run.slot).collect();
             let taken_by_long: BTreeSet<RunSlot> = under_way.iter().filter(|run| run.due.is_long()).map(|run| run.slot).collect();
