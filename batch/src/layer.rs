@@ -10,7 +10,6 @@ use storage::ObjectStorage;
 
 use crate::events::ReplayLog;
 use crate::join::LocalCopies;
-use crate::lease::NamesHeld;
 use crate::shared_scan::SharedScan;
 
 /// The batch layer of one process.
@@ -28,8 +27,6 @@ pub struct Batch {
     pub copies: LocalCopies,
     /// The place of the next run in a scan of the archive that several share.
     pub(crate) shared_scan: SharedScan,
-    /// The leases that runs of this process exclude each other by.
-    pub(crate) lease_names_held: NamesHeld,
 }
 
 impl Batch {
@@ -50,7 +47,6 @@ impl Batch {
             worker: worker.into(),
             copies: LocalCopies::default(),
             shared_scan: SharedScan::default(),
-            lease_names_held: NamesHeld::default(),
         }
     }
 

@@ -1,5 +1,5 @@
-//! A lease that is renewed while its holder works, on threads that no work keeps busy; and the names of leases, by which
-//! runs of one process exclude each other.
+//! A lease that is renewed while its holder works, on threads that no work keeps busy; and how runs of one process exclude
+//! each other.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -67,27 +67,32 @@ impl Drop for KeepLease {
     }
 }
 
-/// The names of the leases that runs of this process hold, or try to acquire. A lease alone does not exclude another
-/// run of the process that owns it. Clones share them.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct NamesHeld(Arc<Mutex<BTreeSet<String>>>);
+/// The leases that runs of this process hold, or try to acquire. A lease alone does not exclude another run of the
+/// process that owns it.
+static HELD: Mutex<BTreeSet<LeaseKey>> = Mutex::new(BTreeSet::new());
 
-impl NamesHeld {
-    /// `None` if a run of this process has the name.
-    pub(crate) fn hold(&self, name: &str) -> Option<NameHeld> {
-        locked(&self.0).insert(name.to_owned()).then(|| NameHeld { names: self.clone(), name: name.to_owned() })
-    }
-}
-
-/// Until it is dropped, no other run of the process has the name.
-pub(crate) struct NameHeld {
-    names: NamesHeld,
+/// A lease of a catalog and its owner.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct LeaseKey {
+    catalog: String,
+    owner: String,
     name: String,
 }
 
-impl Drop for NameHeld {
+/// Until it is dropped, no other run of the process has the lease.
+pub(crate) struct ProcessHold(LeaseKey);
+
+impl ProcessHold {
+    /// `None` if a run of this process has the lease.
+    pub(crate) fn acquire(catalog: &Catalog, owner: &str, name: &str) -> Option<ProcessHold> {
+        let key = LeaseKey { catalog: catalog.identity().to_owned(), owner: owner.to_owned(), name: name.to_owned() };
+        locked(&HELD).insert(key.clone()).then_some(ProcessHold(key))
+    }
+}
+
+impl Drop for ProcessHold {
     fn drop(&mut self) {
-        locked(&self.names.0).remove(&self.name);
+        locked(&HELD).remove(&self.0);
     }
 }
 

@@ -17,7 +17,7 @@ use types::vector::Vector;
 use types::{Error, ErrorKind, Result};
 
 use crate::layer::Batch;
-use crate::lease::{KeepLease, NameHeld, NamesHeld};
+use crate::lease::{KeepLease, ProcessHold};
 
 /// How often a run that has recomputed looks whether the other run of its version has ended.
 const LOOK: Duration = Duration::from_millis(200);
@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// A lease that a run holds, to the exclusion of other runs of the process.
 pub(crate) struct RunLease {
     kept: KeepLease,
-    _name: NameHeld,
+    _hold: ProcessHold,
 }
 
 impl RunLease {
@@ -41,7 +41,6 @@ pub(crate) struct RunLeases {
     ttl: Duration,
     clock: Clock,
     version: ViewVersion,
-    names: NamesHeld,
     leases: Mutex<Leases>,
 }
 
@@ -59,7 +58,6 @@ impl RunLeases {
             ttl: batch.settings.lease,
             clock: clock.clone(),
             version,
-            names: batch.lease_names_held.clone(),
             leases: Mutex::new(Leases { run: None, recompute: None }),
         };
         let Some(run) = leases.acquire_run(pin).await? else { return Ok(None) };
@@ -135,7 +133,7 @@ impl RunLeases {
     }
 
     pub(crate) async fn release_lease(&self, lease: RunLease) {
-        let RunLease { kept, _name } = lease;
+        let RunLease { kept, _hold } = lease;
         let lease = kept.stop().await;
         if let Err(error) = self.catalog.release_lease(&lease).await {
             warn!(view = %self.version.name, lease = %lease.name, %error, "the lease of a run was not released and will expire");
@@ -147,10 +145,10 @@ impl RunLeases {
     }
 
     async fn keep(&self, name: &str, pin: Option<Vector>) -> Result<Option<RunLease>> {
-        let Some(held) = self.names.hold(name) else { return Ok(None) };
+        let Some(held) = ProcessHold::acquire(&self.catalog, &self.owner, name) else { return Ok(None) };
         let lease = self.catalog.acquire_fenced_lease(name, &self.owner, self.ttl, (self.clock)(), pin).await?;
         let kept = lease.map(|lease| KeepLease::start(self.catalog.clone(), lease, self.ttl, self.clock.clone()));
-        Ok(kept.map(|kept| RunLease { kept, _name: held }))
+        Ok(kept.map(|kept| RunLease { kept, _hold: held }))
     }
 }
 

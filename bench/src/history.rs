@@ -1,6 +1,6 @@
 //! What batch runs cost as history grows: a full run, and incremental ones after a little more of it; what a long
-//! series of incremental runs writes, leaves behind and makes a node copy; what a full run costs in slices, and one
-//! that goes on after half of it; and what several full runs cost together.
+//! series of incremental runs writes, leaves behind and makes a node copy; what a full run costs in slices, one that goes
+//! on after half of it, and one beside incremental runs; and what several full runs cost together.
 
 use std::path::Path;
 use std::time::Instant;
@@ -19,6 +19,7 @@ use crate::purchases::{Purchases, STREAM, VIEW, account_text};
 use crate::report::{Figure, Report, Table, at_most};
 use crate::spread::Spread;
 
+mod beside;
 mod copying;
 mod growing;
 pub mod links;
@@ -88,11 +89,12 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     }
     let series = history.series(options, next).await?;
     let slices = history.slices(options.repeats).await?;
+    let (beside, _) = history.beside(options.repeats, series.next).await?;
     let question = "What do batch runs cost as history grows?".to_owned();
     history.installed.installation.close().await;
     let linked = links::measured(&options.graph, options.repeats, &folder.join("links")).await?;
     let copied = copying::table(&series.full_copy, &series.copies);
-    let mut tables = vec![runs_table(options, &full, &steps, &nothing), series.table(options), copied, slices, linked];
+    let mut tables = vec![runs_table(options, &full, &steps, &nothing), series.table(options), copied, slices, beside, linked];
     if options.together_events > 0 {
         std::fs::remove_dir_all(folder.join("project"))?;
         let purchases = Purchases { events: options.together_events, ..options.purchases.clone() };
@@ -122,7 +124,7 @@ impl Growing<'_, Purchases> {
         let full = self.recompute().await?;
         copying.node.refresh().await?;
         let after_full = lookups(&copying.node, options).await?;
-        Ok(Series { runs, full_copy, copies, new_bytes, tiers, full, after_series, after_full })
+        Ok(Series { next, runs, full_copy, copies, new_bytes, tiers, full, after_series, after_full })
     }
 }
 
@@ -144,6 +146,8 @@ async fn lookups(node: &serving::Node, options: &Options) -> Result<Vec<Latencie
 
 /// What a series of incremental runs cost, and left.
 struct Series {
+    /// The number of the next event.
+    next: u64,
     runs: Vec<Ran>,
     /// What a node copied after a full run, and after each of these.
     full_copy: Copied,
