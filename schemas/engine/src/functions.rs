@@ -32,6 +32,7 @@ mod bounded;
 mod bounds;
 mod calls;
 pub(crate) mod decimals;
+mod direct;
 mod distinct;
 mod group_rows;
 pub(crate) mod integers;
@@ -57,6 +58,7 @@ mod typed_texts;
 mod wrapped;
 
 pub use decimals::QUOTIENT;
+pub(crate) use direct::{DirectMerge, GroupedStates};
 pub(crate) use distinct::{DistinctSet, DistinctSize};
 pub(crate) use judged::Flaw;
 pub use local_times::time_in_zone;

@@ -19,7 +19,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
-use crate::functions::{Flaw, judged, peak_factor};
+use crate::functions::{DirectMerge, Flaw, judged, peak_factor};
 use crate::plan::links::{EdgeKind, LinkPlan, PairRangeIndex};
 use crate::plan::tile_function::kept_tiles;
 use definitions::durations::format_bytes;
@@ -135,6 +135,8 @@ pub struct StateExpr {
     pub aggregate: Arc<AggregateFunctionExpr>,
     /// Whether the aggregate has an accumulator for many groups. To ask the aggregate takes longer than to merge a row.
     pub(crate) has_groups: bool,
+    /// How the state is merged where that needs no accumulator.
+    pub(crate) direct: Option<DirectMerge>,
     pub filter: Option<Arc<dyn PhysicalExpr>>,
     /// Whether its argument is the event time, unchanged.
     pub is_of_event_time: bool,

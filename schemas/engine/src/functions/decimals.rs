@@ -25,7 +25,7 @@ mod arithmetic;
 mod average;
 mod operands;
 
-pub(crate) use average::avg;
+pub(crate) use average::{averages_of_sums, avg, is_average};
 pub(crate) use operands::operand_scale;
 
 /// The type of every quotient. Each DECIMAL that a stream can have fits into it.

@@ -35,11 +35,16 @@ fn fields(value: &DataType) -> Fields {
 
 /// Returns values with a flaw where `failed` says so. Those values are NULL.
 pub(crate) fn judged(values: &ArrayRef, failed: &BooleanArray, flaw: Flaw) -> Result<ArrayRef> {
+    judged_as(fields(values.data_type()), values, failed, flaw)
+}
+
+/// The same with the fields of [`judged_type`], where they are at hand.
+pub(crate) fn judged_as(fields: Fields, values: &ArrayRef, failed: &BooleanArray, flaw: Flaw) -> Result<ArrayRef> {
     let (values, flaws) = match failed.true_count() {
         0 => (values.clone(), Int8Array::new_null(failed.len())),
         _ => (nullif(values, failed)?, failed.iter().map(|failed| (failed == Some(true)).then_some(flaw as i8)).collect()),
     };
-    Ok(Arc::new(StructArray::try_new(fields(values.data_type()), vec![values, Arc::new(flaws)], None)?))
+    Ok(Arc::new(StructArray::try_new(fields, vec![values, Arc::new(flaws)], None)?))
 }
 
 /// Returns values that have flaws with further ones.

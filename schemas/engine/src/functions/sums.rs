@@ -26,7 +26,7 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Emit
 use types::Error;
 use types::sql_types::sql_name;
 
-use super::judged::{Flaw, judged, judged_type};
+use super::judged::{Flaw, judged, judged_as, judged_type};
 use wide::{Carried, Wide, nulls_of};
 
 pub(crate) mod wide;
@@ -66,6 +66,19 @@ pub(crate) fn judged_sum(call: &Expr, state: &[FieldRef]) -> Option<Expr> {
         let func = Arc::new(Sum::function("sum", OnPast::Judge));
         Expr::AggregateFunction(AggregateFunction { func, params: params.clone() })
     })
+}
+
+/// Whether it is the `sum(x)` of this file.
+pub(super) fn is_sum(function: &AggregateUDF) -> bool {
+    function.inner().is::<Sum>()
+}
+
+/// Sums with their flaws, as the accumulators of a [`judged_sum`] return them in this type. `None`: nothing was summed
+/// up.
+pub(super) fn judged_sums<W: Wide>(sums: &[Option<W>], data_type: &DataType) -> Result<ArrayRef> {
+    let DataType::Struct(fields) = data_type else { return exec_err!("found {data_type}, expected sums with flaws") };
+    let (values, is_past) = W::narrowed(sums, fields[0].data_type())?;
+    judged_as(fields.clone(), &values, &is_past, Flaw::SumTooLarge)
 }
 
 /// The types of a state in the format before, which DataFusion's own functions kept.

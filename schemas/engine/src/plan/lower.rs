@@ -17,7 +17,7 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::prelude::{SessionContext, col, lit};
 
-use crate::functions::{IN_ORDER, grouped, limited, state_stamp, sums, truncation};
+use crate::functions::{DirectMerge, IN_ORDER, grouped, limited, state_stamp, sums, truncation};
 use crate::plan::columns::{SelectOutput, SelectParts, StateCall, events_column, key_column, use_column};
 use crate::plan::hidden::{HIDDEN, carry, column_named, names_event_time};
 use crate::plan::tile_function::tile_of;
@@ -327,6 +327,7 @@ impl StateLowering<'_> {
             sql: state.shown.clone(),
             function: state.function.clone(),
             has_groups: lowered.aggregate.groups_accumulator_supported(),
+            direct: DirectMerge::for_aggregate(&lowered.aggregate, &fields),
             aggregate: lowered.aggregate,
             filter: lowered.filter,
             fields: fields.iter().enumerate().map(|(i, field)| state_field(field, i, &state.sql)).collect(),

@@ -8,6 +8,7 @@ use arrow::compute::{cast, concat, interleave, take};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 
+use crate::functions::GroupedStates;
 use crate::plan::{RangeIndex, StateExpr, StateIndex, Use, ViewPlan};
 use crate::states::merge::accumulator;
 use crate::states::pieces::{NO_GROUP, Pieces, RangeSelection};
@@ -143,10 +144,16 @@ impl<'a> Merged<'a> {
 
     /// The value of each group.
     pub(super) fn values(&self) -> Result<ArrayRef> {
-        match self.is_merged_one_by_one() {
-            true => self.one_by_one(),
-            false => Ok(self.accumulator()?.evaluate(EmitTo::All)?),
+        match &self.state.direct {
+            Some(direct) => Ok(direct.values(&self.grouped())?),
+            None if self.is_merged_one_by_one() => self.one_by_one(),
+            None => Ok(self.accumulator()?.evaluate(EmitTo::All)?),
         }
+    }
+
+    fn grouped(&self) -> GroupedStates<'_> {
+        let group_count = self.groups.iter().max().map_or(0, |last| last + 1);
+        GroupedStates { fields: &self.fields, rows: self.rows, groups: self.groups, group_count }
     }
 
     /// An accumulator that has merged the rows.

@@ -21,6 +21,16 @@ pub(crate) fn avg() -> AggregateUDF {
     AggregateUDF::from(Average { inner: avg_udaf() })
 }
 
+/// Whether it is the `avg(x)` of this file.
+pub(crate) fn is_average(function: &AggregateUDF) -> bool {
+    function.inner().is::<Average>()
+}
+
+/// The averages of groups, from sums of decimals with this many digits after the point.
+pub(crate) fn averages_of_sums(sums: &[i256], counts: &[u64], scale: i8) -> Result<ArrayRef> {
+    DecimalAverages::new(scale).values(sums, counts)
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Average {
     inner: Arc<AggregateUDF>,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::states::testing::planned;
 
 #[test]
 fn only_rows_that_follow_one_another_in_one_batch_are_consecutive() {
@@ -7,4 +8,17 @@ fn only_rows_that_follow_one_another_in_one_batch_are_consecutive() {
     for copied in [vec![], vec![(0, 2), (0, 4)], vec![(0, 2), (0, 2)], vec![(0, 3), (0, 2)], vec![(0, 2), (1, 3)]] {
         assert_eq!(consecutive(&copied), None, "{copied:?}");
     }
+}
+
+#[test]
+fn plain_aggregates_of_a_view_are_merged_without_accumulators() {
+    let plan = planned(
+        "CREATE VIEW v AS SELECT k, count(*) AS n, count(x) AS xs, sum(x) AS total, sum(CAST(x AS DOUBLE) / 7) AS f, avg(x) AS mean, \
+         min(x) AS least, max(ts) AS last, count(DISTINCT x) AS d, median(x) AS m FROM s GROUP BY k",
+    );
+    for state in &plan.states {
+        let collects_values = state.aggregate.is_distinct() || state.function == "median";
+        assert_eq!(state.direct.is_none(), collects_values, "{}", state.sql);
+    }
+    assert_eq!(plan.states.iter().filter(|state| state.direct.is_none()).count(), 2);
 }

@@ -1,0 +1,304 @@
+//! Merges small states (counts, sums, averages, least and greatest values) straight from their columns.
+//!
+//! A value is bit for bit what the aggregate's own accumulator gives for the same rows in the same order. But an
+//! accumulator has to be created, and wants its rows copied into columns of their own: for the few rows of a key that
+//! costs many times what merging them does.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, PrimitiveArray};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{
+    ArrowNativeTypeOp, ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Decimal256Type, FieldRef, Float32Type, Float64Type,
+    Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, i256,
+};
+use datafusion::common::{Result, exec_err};
+use datafusion::functions_aggregate::count::Count;
+use datafusion::functions_aggregate::min_max::{Max, Min};
+use datafusion::logical_expr::AggregateUDF;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+
+use super::decimals::{QUOTIENT, averages_of_sums, is_average, operand_scale};
+use super::judged::is_judged;
+use super::sums::wide::Wide;
+use super::sums::{is_sum, judged_sums};
+
+/// How the states of an aggregate are merged.
+#[derive(Debug, Clone)]
+pub(crate) struct DirectMerge {
+    operation: DirectOperation,
+    merge: MergeFunction,
+    value_type: DataType,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DirectOperation {
+    Count,
+    /// In the type of the sum, in which decimals wrap around.
+    Sum,
+    /// In a wider type ([`sums`](super::sums)). The values come with flaws.
+    JudgedSum,
+    /// Of floating point numbers.
+    Average,
+    DecimalAverage,
+    Least,
+    Greatest,
+}
+
+/// Returns the value of each group, of the given type.
+type MergeFunction = fn(&GroupedStates<'_>, &DataType) -> Result<ArrayRef>;
+
+/// Rows of a state, each with its group. Every group has a row.
+#[derive(Debug)]
+pub(crate) struct GroupedStates<'a> {
+    /// For each field of the state, the arrays that the rows are in.
+    pub(crate) fields: &'a [Vec<&'a dyn Array>],
+    /// Each row as an index of an array, and a row of it.
+    pub(crate) rows: &'a [(usize, usize)],
+    /// The group of each row.
+    pub(crate) groups: &'a [usize],
+    pub(crate) group_count: usize,
+}
+
+impl DirectMerge {
+    /// `None` for an aggregate that only its accumulators can merge. `fields` are those of its state.
+    pub(crate) fn for_aggregate(aggregate: &AggregateFunctionExpr, fields: &[FieldRef]) -> Option<DirectMerge> {
+        if aggregate.is_distinct() || !aggregate.groups_accumulator_supported() {
+            return None;
+        }
+        let value_type = aggregate.field().data_type().clone();
+        let state: Vec<&DataType> = fields.iter().map(|field| field.data_type()).collect();
+        let operation = DirectOperation::for_function(aggregate.fun(), &state, &value_type)?;
+        let merge = operation.merge_function(state.first()?)?;
+        Some(DirectMerge { operation, merge, value_type })
+    }
+
+    /// The value of each group.
+    pub(crate) fn values(&self, states: &GroupedStates<'_>) -> Result<ArrayRef> {
+        (self.merge)(states, &self.value_type)
+    }
+
+    /// Whether the values are the merged states too.
+    pub(crate) fn values_are_states(&self) -> bool {
+        match self.operation {
+            DirectOperation::Count | DirectOperation::Sum | DirectOperation::Least | DirectOperation::Greatest => true,
+            DirectOperation::JudgedSum | DirectOperation::Average | DirectOperation::DecimalAverage => false,
+        }
+    }
+}
+
+impl DirectOperation {
+    fn for_function(function: &AggregateUDF, state: &[&DataType], value: &DataType) -> Option<DirectOperation> {
+        let implementation = function.inner();
+        match state {
+            [DataType::Int64] if implementation.is::<Count>() => Some(DirectOperation::Count),
+            [sum] if is_sum(function) && *sum == value => Some(DirectOperation::Sum),
+            [_] if is_sum(function) && is_judged(value) => Some(DirectOperation::JudgedSum),
+            [DataType::UInt64, DataType::Float64] if is_average(function) => Some(DirectOperation::Average),
+            [DataType::UInt64, DataType::Decimal256(..)] if is_average(function) && *value == QUOTIENT => {
+                Some(DirectOperation::DecimalAverage)
+            }
+            [least] if implementation.is::<Min>() && *least == value => Some(DirectOperation::Least),
+            [greatest] if implementation.is::<Max>() && *greatest == value => Some(DirectOperation::Greatest),
+            _ => None,
+        }
+    }
+
+    /// `None` for a type that is left to accumulators. `state` is the type of the state's first field.
+    fn merge_function(self, state: &DataType) -> Option<MergeFunction> {
+        let function: MergeFunction = match (self, state) {
+            (DirectOperation::Count, _) => counts,
+            (DirectOperation::Sum, DataType::Float64) => sums::<Float64Type>,
+            (DirectOperation::Sum, DataType::Decimal128(..)) => sums::<Decimal128Type>,
+            (DirectOperation::JudgedSum, DataType::Decimal128(..)) => sums_with_flaws::<Decimal128Type>,
+            (DirectOperation::JudgedSum, DataType::Decimal256(..)) => sums_with_flaws::<Decimal256Type>,
+            (DirectOperation::Average, _) => averages,
+            (DirectOperation::DecimalAverage, _) => decimal_averages,
+            (DirectOperation::Least, _) => return least_of(state),
+            (DirectOperation::Greatest, _) => return greatest_of(state),
+            (DirectOperation::Sum | DirectOperation::JudgedSum, _) => return None,
+        };
+        Some(function)
+    }
+}
+
+impl<'a> GroupedStates<'a> {
+    /// The arrays of a field.
+    fn field<T: ArrowPrimitiveType>(&self, place: usize) -> Result<Vec<&'a PrimitiveArray<T>>> {
+        let arrays = self.fields.get(place).map(Vec::as_slice).unwrap_or_default();
+        let typed = |array: &&'a dyn Array| match array.as_primitive_opt::<T>() {
+            Some(values) => Ok(values),
+            None => exec_err!("the field {place} of a state is {}, expected {}", array.data_type(), T::DATA_TYPE),
+        };
+        arrays.iter().map(typed).collect()
+    }
+
+    /// Calls `visit` with each value of a field that is not NULL, and its group, in the order of the rows.
+    fn for_each_value<T: ArrowPrimitiveType>(&self, place: usize, mut visit: impl FnMut(usize, T::Native)) -> Result<()> {
+        let arrays = self.field::<T>(place)?;
+        for ((array, row), group) in self.rows.iter().zip(self.groups) {
+            let values = arrays[*array];
+            if values.is_valid(*row) {
+                visit(*group, values.value(*row));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A count of nothing is 0.
+fn counts(states: &GroupedStates<'_>, _: &DataType) -> Result<ArrayRef> {
+    let mut counts = vec![0_i64; states.group_count];
+    states.for_each_value::<Int64Type>(0, |group, count| counts[group] = counts[group].wrapping_add(count))?;
+    Ok(Arc::new(Int64Array::new(counts.into(), None)))
+}
+
+fn sums<T: ArrowPrimitiveType>(states: &GroupedStates<'_>, value_type: &DataType) -> Result<ArrayRef> {
+    folded::<T>(states, value_type, T::default_value(), ArrowNativeTypeOp::add_wrapping)
+}
+
+/// The state of a judged sum is in `T`, a wider type than the sum's own.
+fn sums_with_flaws<T>(states: &GroupedStates<'_>, value_type: &DataType) -> Result<ArrayRef>
+where
+    T: ArrowPrimitiveType,
+    T::Native: Wide,
+{
+    let mut sums: Vec<Option<T::Native>> = vec![None; states.group_count];
+    states.for_each_value::<T>(0, |group, sum| sums[group] = Some(Wide::plus(sums[group].unwrap_or_default(), sum)))?;
+    judged_sums(&sums, value_type)
+}
+
+/// The state has the number of values, then their sum.
+fn averages(states: &GroupedStates<'_>, _: &DataType) -> Result<ArrayRef> {
+    let (mut counts, mut sums) = (vec![0_u64; states.group_count], vec![0.0_f64; states.group_count]);
+    let mut has_value = vec![false; states.group_count];
+    states.for_each_value::<UInt64Type>(0, |group, count| {
+        counts[group] = counts[group].wrapping_add(count);
+        has_value[group] = true;
+    })?;
+    states.for_each_value::<Float64Type>(1, |group, sum| {
+        sums[group] += sum;
+        has_value[group] = true;
+    })?;
+    let averages: Vec<f64> = sums.iter().zip(&counts).map(|(sum, count)| sum / *count as f64).collect();
+    Ok(Arc::new(Float64Array::new(averages.into(), nulls(has_value))))
+}
+
+/// The same of decimals, whose sums have 256 bits.
+fn decimal_averages(states: &GroupedStates<'_>, _: &DataType) -> Result<ArrayRef> {
+    let (counts, sums) = (states.field::<UInt64Type>(0)?, states.field::<Decimal256Type>(1)?);
+    let Some(scale) = sums.first().and_then(|sums| operand_scale(sums.data_type())) else {
+        return exec_err!("the state of an average of decimals has no scale");
+    };
+    let (mut merged_counts, mut merged_sums) = (vec![0_u64; states.group_count], vec![i256::ZERO; states.group_count]);
+    for ((array, row), group) in states.rows.iter().zip(states.groups) {
+        let counts = counts[*array];
+        if counts.is_valid(*row) && counts.value(*row) > 0 {
+            merged_sums[*group] = Wide::plus(merged_sums[*group], sums[*array].value(*row));
+            merged_counts[*group] += counts.value(*row);
+        }
+    }
+    averages_of_sums(&merged_sums, &merged_counts, scale)
+}
+
+/// The least and the greatest number of a type, of floating point numbers the finite ones. The accumulators of `max`
+/// and `min` begin with them.
+trait NumberRange {
+    const LEAST: Self;
+    const GREATEST: Self;
+}
+
+macro_rules! number_ranges {
+    ($($native:ty),+) => {
+        $(impl NumberRange for $native {
+            const LEAST: Self = <$native>::MIN;
+            const GREATEST: Self = <$native>::MAX;
+        })+
+    };
+}
+
+number_ranges!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64, i128, i256);
+
+/// A NaN takes the place of every value, and every value that of a NaN.
+fn least<T>(states: &GroupedStates<'_>, value_type: &DataType) -> Result<ArrayRef>
+where
+    T: ArrowPrimitiveType,
+    T::Native: NumberRange,
+{
+    folded::<T>(states, value_type, <T::Native as NumberRange>::GREATEST, |least, value| match value.partial_cmp(&least) {
+        Some(Ordering::Less) | None => value,
+        _ => least,
+    })
+}
+
+/// As [`least`].
+fn greatest<T>(states: &GroupedStates<'_>, value_type: &DataType) -> Result<ArrayRef>
+where
+    T: ArrowPrimitiveType,
+    T::Native: NumberRange,
+{
+    folded::<T>(states, value_type, <T::Native as NumberRange>::LEAST, |greatest, value| match value.partial_cmp(&greatest) {
+        Some(Ordering::Greater) | None => value,
+        _ => greatest,
+    })
+}
+
+/// A function of one of the types of which least and greatest values are merged directly; `None` for another type.
+macro_rules! function_of_type {
+    ($function:ident, $data_type:expr) => {{
+        let function: MergeFunction = match $data_type {
+            DataType::Int8 => $function::<Int8Type>,
+            DataType::Int16 => $function::<Int16Type>,
+            DataType::Int32 => $function::<Int32Type>,
+            DataType::Int64 => $function::<Int64Type>,
+            DataType::UInt8 => $function::<UInt8Type>,
+            DataType::UInt16 => $function::<UInt16Type>,
+            DataType::UInt32 => $function::<UInt32Type>,
+            DataType::UInt64 => $function::<UInt64Type>,
+            DataType::Float32 => $function::<Float32Type>,
+            DataType::Float64 => $function::<Float64Type>,
+            DataType::Decimal128(..) => $function::<Decimal128Type>,
+            DataType::Decimal256(..) => $function::<Decimal256Type>,
+            DataType::Date32 => $function::<Date32Type>,
+            DataType::Timestamp(TimeUnit::Second, _) => $function::<TimestampSecondType>,
+            DataType::Timestamp(TimeUnit::Millisecond, _) => $function::<TimestampMillisecondType>,
+            DataType::Timestamp(TimeUnit::Microsecond, _) => $function::<TimestampMicrosecondType>,
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => $function::<TimestampNanosecondType>,
+            _ => return None,
+        };
+        Some(function)
+    }};
+}
+
+fn least_of(data_type: &DataType) -> Option<MergeFunction> {
+    function_of_type!(least, data_type)
+}
+
+fn greatest_of(data_type: &DataType) -> Option<MergeFunction> {
+    function_of_type!(greatest, data_type)
+}
+
+/// Combines the values of each group, one after the other, beginning with `start`. A group without values is NULL.
+fn folded<T: ArrowPrimitiveType>(
+    states: &GroupedStates<'_>,
+    value_type: &DataType,
+    start: T::Native,
+    combine: impl Fn(T::Native, T::Native) -> T::Native,
+) -> Result<ArrayRef> {
+    let mut values = vec![start; states.group_count];
+    let mut has_value = vec![false; states.group_count];
+    states.for_each_value::<T>(0, |group, value| {
+        values[group] = combine(values[group], value);
+        has_value[group] = true;
+    })?;
+    Ok(Arc::new(PrimitiveArray::<T>::new(values.into(), nulls(has_value)).with_data_type(value_type.clone())))
+}
+
+fn nulls(has_value: Vec<bool>) -> Option<NullBuffer> {
+    has_value.contains(&false).then(|| NullBuffer::from(has_value))
+}
+
+#[cfg(test)]
+mod tests;
