@@ -39,7 +39,7 @@ pub(crate) fn merged_states(
         return Ok((fields.map(|field| new_empty_array(field.data_type())).collect(), row_of_key));
     }
     let merged = Merged::of_selection(plan, usage.state, &selection, pieces);
-    Ok((merged.accumulator()?.state(EmitTo::All)?, row_of_key))
+    Ok((merged.states()?, row_of_key))
 }
 
 /// Returns a column of values, one per key, for each use in `asked`. A key without rows has the aggregate's value over
@@ -151,13 +151,21 @@ impl<'a> Merged<'a> {
         }
     }
 
+    /// The same, still as a state: its fields.
+    pub(super) fn states(&self) -> Result<Vec<ArrayRef>> {
+        match self.state.direct.as_ref().filter(|direct| direct.values_are_states()) {
+            Some(direct) => Ok(vec![direct.values(&self.grouped())?]),
+            None => Ok(self.accumulator()?.state(EmitTo::All)?),
+        }
+    }
+
     fn grouped(&self) -> GroupedStates<'_> {
         let group_count = self.groups.iter().max().map_or(0, |last| last + 1);
         GroupedStates { fields: &self.fields, rows: self.rows, groups: self.groups, group_count }
     }
 
     /// An accumulator that has merged the rows.
-    pub(super) fn accumulator(&self) -> Result<Box<dyn GroupsAccumulator>> {
+    fn accumulator(&self) -> Result<Box<dyn GroupsAccumulator>> {
         let mut accumulator = accumulator(self.state)?;
         // The total must not include groups without rows yet: accumulators assume that every group up to the total has
         // been seen.

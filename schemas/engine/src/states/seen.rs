@@ -9,7 +9,6 @@ use std::ops::Range;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array, new_empty_array};
 use arrow::compute::{concat, take};
-use datafusion::logical_expr::EmitTo;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
@@ -243,7 +242,7 @@ impl<'a> InRange<'a> {
             0 => state_expr.fields.iter().map(|field| new_empty_array(field.data_type())).collect(),
             _ => {
                 let fields = fields_of(plan, state, self.before);
-                Merged { state: state_expr, fields, rows: &rows, groups: &groups }.accumulator()?.state(EmitTo::All)?
+                Merged { state: state_expr, fields, rows: &rows, groups: &groups }.states()?
             }
         };
         Ok(Before { fields, row_of_key })
@@ -272,7 +271,7 @@ impl<'a> InRange<'a> {
             from.push(groups.len() / 2);
             merges.added += rows.len();
             let fields = below.fields.iter().map(|field| vec![field.as_ref() as &dyn Array]).collect();
-            let fields = Merged { state: state_expr, fields, rows: &rows, groups: &groups }.accumulator()?.state(EmitTo::All)?;
+            let fields = Merged { state: state_expr, fields, rows: &rows, groups: &groups }.states()?;
             all.push(Blocks { fields, from });
         }
         Ok(all)

@@ -219,6 +219,11 @@ proptest! {
             let expected = expected.map(with_one_nan).map_err(|error| error.strip_backtrace());
             let found = direct.values(&states).map(with_one_nan).map_err(|error| error.strip_backtrace());
             prop_assert_eq!(found, expected, "{:?} of {}", operation, direct.value_type);
+            if direct.values_are_states() {
+                let values = with_one_nan(direct.values(&states).unwrap());
+                let merged = accumulator(aggregate, &states, at_once).unwrap().state(EmitTo::All).unwrap();
+                prop_assert_eq!(vec![values], merged.into_iter().map(with_one_nan).collect::<Vec<_>>());
+            }
         }
     }
 }
