@@ -282,20 +282,21 @@ impl TileRun {
 ///
 /// Every instant of the span is in exactly one of the returned tiles, and no tile reaches outside the span.
 pub fn cover(span: Span, levels: &[Level]) -> Vec<TileRun> {
-    let mut runs = Vec::new();
-    let coarse_first: Vec<Level> = levels.iter().rev().copied().collect();
-    cover_from(span.from, span.to, &coarse_first, &mut runs);
+    // A level has tiles on both sides of those of the next one.
+    let mut runs = Vec::with_capacity(2 * levels.len());
+    cover_from(span.from, span.to, levels, &mut runs);
     runs
 }
 
-/// The largest level takes the whole tiles inside `[from, to)`; finer levels take the remainder on both sides.
-fn cover_from(from: Option<Micros>, to: Option<Micros>, coarse_first: &[Level], runs: &mut Vec<TileRun>) {
+/// The largest level, which is the last, takes the whole tiles inside `[from, to)`; finer levels take the remainder on
+/// both sides.
+fn cover_from(from: Option<Micros>, to: Option<Micros>, levels: &[Level], runs: &mut Vec<TileRun>) {
     if let (Some(from), Some(to)) = (from, to)
         && from >= to
     {
         return;
     }
-    let Some((level, finer)) = coarse_first.split_first() else { return };
+    let Some((level, finer)) = levels.split_last() else { return };
     if *level == Level::All {
         match (from, to) {
             (None, None) => runs.push(TileRun { level: Level::All, from: None, to: None }),

@@ -132,6 +132,13 @@ impl StateRows {
 
     /// Calls `found` with the index of each key that has rows, and with its rows.
     pub fn find_keys(&self, keys: &[Probe<'_>], mut found: impl FnMut(usize, std::ops::Range<usize>)) {
+        if let [key] = keys {
+            let rows = self.find_probe(*key);
+            if !rows.is_empty() {
+                found(0, rows);
+            }
+            return;
+        }
         let firsts = self.firsts(self.key_index(keys.len()), keys);
         for (index, (key, from)) in keys.iter().zip(firsts).enumerate() {
             let rows = from.map_or(0..0, |from| from..key_end(&self.keys, from, key.bytes()));
