@@ -21,6 +21,7 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
 use crate::functions::{DirectMerge, Flaw, judged, peak_factor};
 use crate::plan::links::{EdgeKind, LinkPlan, PairRangeIndex};
+use crate::plan::need::Need;
 use crate::plan::tile_function::kept_tiles;
 use definitions::durations::format_bytes;
 use definitions::{OnError, StreamDefinition};
@@ -43,6 +44,7 @@ mod ignored;
 mod intervals;
 pub mod links;
 mod lower;
+mod need;
 mod overflow;
 mod positions;
 mod refuse;
@@ -106,6 +108,8 @@ pub struct ViewPlan {
     state_schema: SchemaRef,
     /// Built on first use.
     output_schema: OnceLock<SchemaRef>,
+    /// What all columns need, likewise.
+    need_of_all: OnceLock<Need>,
 }
 
 /// How a view's rows are made from its states.
@@ -390,6 +394,11 @@ impl ViewPlan {
     /// The schema of the view's own columns.
     pub fn output_schema(&self) -> SchemaRef {
         self.output_schema.get_or_init(|| Arc::new(Schema::new(self.columns.iter().map(|c| c.field.clone()).collect::<Vec<_>>()))).clone()
+    }
+
+    /// Whether these are all columns, in their order.
+    pub(crate) fn are_all(&self, columns: &[usize]) -> bool {
+        columns.iter().copied().eq(0..self.columns.len())
     }
 
     /// Whether any of its columns counts over less than all time.

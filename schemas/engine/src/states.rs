@@ -5,7 +5,7 @@
 //! state rows, merged to different degrees. A reader never assumes one row per key and tile; it merges.
 
 mod added;
-pub(crate) mod answer;
+mod answer;
 pub(crate) mod buckets;
 mod busy;
 mod first_rows;

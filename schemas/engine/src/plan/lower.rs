@@ -89,6 +89,7 @@ impl StateTable {
             uuid_keys,
             state_schema: self.schema,
             output_schema: OnceLock::new(),
+            need_of_all: OnceLock::new(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
 
-use crate::plan::{ColumnKind, ColumnRangeIndex, MergedValues, StateIndex, Use, UseIndex, ValueColumn, ViewPlan};
+use crate::plan::{MergedValues, Use, ViewPlan};
 use crate::states::kept_key::{KeptKey, cost_of, merge_kept};
 use crate::states::keys::KeyCodec;
 use crate::states::pieces::Pieces;
@@ -62,13 +62,13 @@ pub fn cost_of_key(plan: &ViewPlan, pieces: &Pieces<'_>, t: Micros, wanted: &[us
     if most <= ALWAYS_CHEAP {
         return Ok(most);
     }
-    cost_of(plan, pieces, t, &Need::for_columns(plan, wanted).asked(values_of(plan)?), kept)
+    cost_of(plan, pieces, t, &plan.need(wanted).merged, kept)
 }
 
 /// The event times of every range that the wanted columns of a row at `t` depend on. Rows of the same states at two
 /// times with the same spans differ only in what is computed from the time itself ([`ViewPlan::reads_time`]).
 pub fn spans_of(plan: &ViewPlan, wanted: &[usize], t: Micros) -> Vec<Span> {
-    ranges_of(plan, wanted).iter().map(|range| plan.range(range.in_view()).at(t)).collect()
+    plan.need(wanted).ranges.iter().map(|range| plan.range(range.in_view()).at(t)).collect()
 }
 
 /// Returns the rows of these keys, each at its own time, from the values that `merge` returns for the uses that it is
@@ -81,13 +81,13 @@ pub(super) fn answer_by(
     wanted: &[usize],
     merge: impl FnOnce(&[Use]) -> Result<Vec<ArrayRef>>,
 ) -> Result<Answered> {
-    let need = Need::for_columns(plan, wanted);
+    let need = plan.need(wanted);
     let values = values_of(plan)?;
     let mut row = Values::new(&values.schema, keys.len());
     row.set(0, codec.decode(keys.iter().copied())?);
     row.set(plan.keys.len(), [Arc::new(TimestampMicrosecondArray::from(t.to_vec()).with_timezone("UTC")) as ArrayRef]);
     let events_from = plan.keys.len() + 1;
-    let mut merged = merge(&need.asked(values))?.into_iter();
+    let mut merged = merge(&need.merged)?.into_iter();
     for (range, events) in need.ranges.iter().zip(&mut merged) {
         row.set(events_from + range.0, [events]);
     }
@@ -109,43 +109,6 @@ pub(super) fn answer_by(
 
 fn values_of(plan: &ViewPlan) -> Result<&MergedValues> {
     plan.values().ok_or_else(|| Error::internal("a linked view is answered by a walk").with("view", &plan.view))
-}
-
-/// The ranges and uses that the wanted columns need, each once and in order.
-pub(crate) struct Need {
-    pub(crate) ranges: Vec<ColumnRangeIndex>,
-    pub(crate) uses: Vec<UseIndex>,
-}
-
-impl Need {
-    pub(crate) fn for_columns(plan: &ViewPlan, wanted: &[usize]) -> Need {
-        let mut uses: Vec<UseIndex> = values_among(plan, wanted).flat_map(|value| value.uses.iter().copied()).collect();
-        uses.sort_unstable();
-        uses.dedup();
-        Need { ranges: ranges_of(plan, wanted), uses }
-    }
-
-    /// What has to be merged: the events of each range, then the uses.
-    fn asked(&self, values: &MergedValues) -> Vec<Use> {
-        let events = self.ranges.iter().map(|range| Use { state: StateIndex::EVENTS, range: range.in_view() });
-        events.chain(self.uses.iter().map(|usage| values.uses[usage.0])).collect()
-    }
-}
-
-/// The ranges of [`Need`]. The one that decides which keys have a row is always needed.
-fn ranges_of(plan: &ViewPlan, wanted: &[usize]) -> Vec<ColumnRangeIndex> {
-    let mut ranges = vec![plan.existence_of_rows()];
-    ranges.extend(values_among(plan, wanted).flat_map(|value| &value.ranges));
-    ranges.sort_unstable();
-    ranges.dedup();
-    ranges
-}
-
-fn values_among<'a>(plan: &'a ViewPlan, wanted: &'a [usize]) -> impl Iterator<Item = &'a ValueColumn> {
-    wanted.iter().filter_map(move |column| match &plan.columns[*column].kind {
-        ColumnKind::Key(_) => None,
-        ColumnKind::Value(value) => Some(value),
-    })
 }
 
 #[cfg(test)]

@@ -192,7 +192,7 @@ fn evaluated(column: &ValueColumn, batch: &RecordBatch, failed: &BTreeMap<usize,
 }
 
 fn schema_of(plan: &ViewPlan, wanted: &[usize]) -> SchemaRef {
-    if wanted.iter().copied().eq(0..plan.columns.len()) {
+    if plan.are_all(wanted) {
         return plan.output_schema();
     }
     Arc::new(Schema::new(wanted.iter().map(|column| plan.columns[*column].field.clone()).collect::<Vec<_>>()))

@@ -8,7 +8,6 @@ use arrow::compute::cast;
 
 use crate::plan::links::{Both, ConditionIndex, LinkAggregate, Over, PairRangeIndex, Side};
 use crate::plan::{StateIndex, UseIndex};
-use crate::states::answer::Need;
 use crate::walk::Walk;
 use crate::walk::degree::Threshold;
 use crate::walk::edges::EdgeSet;
@@ -62,9 +61,9 @@ impl<'a> Merging<'a> {
     /// Keys of which a sample is followed (`thresholds`, one for each key) have their values estimated.
     pub(super) fn new(walk: &Walk<'a>, near: &EdgeSet<'_>, wanted: &[usize], thresholds: &[Threshold]) -> Result<Merging<'a>> {
         let (links, rows) = (walk.links, thresholds.len());
-        let Need { ranges, uses } = Need::for_columns(walk.plan, wanted);
-        let exists = ranges.into_iter().map(|range| (range.in_links(), vec![false; rows])).collect();
-        let values = uses.into_iter().map(|usage| ValueMerge::new(walk, usage, thresholds)).collect::<Result<Vec<_>>>()?;
+        let need = walk.plan.need(wanted);
+        let exists = need.ranges.iter().map(|range| (range.in_links(), vec![false; rows])).collect();
+        let values = need.uses.iter().map(|usage| ValueMerge::new(walk, *usage, thresholds)).collect::<Result<Vec<_>>>()?;
         let mut numbers = Numbers::default();
         let near_ends = EndIds::number(walk, &mut numbers, near, end_columns(links, aggregates(&values), Side::Near))?;
         let (near_live, copies) = (LiveEdges::default(), HashMap::new());
