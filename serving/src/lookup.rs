@@ -93,11 +93,12 @@ async fn answer(
     CheckedLookup { keys, paths }: CheckedLookup,
 ) -> Result<Response> {
     let loaded = context.read_view.known_view(view)?;
+    let name = loaded.live.name.clone();
     let place = place(runtime, &context, principal, &[loaded]).await?;
     let columns = all_columns(loaded);
     let mut meta = Meta::new(&context, &[AskedView { view: loaded, columns: Some(&columns) }], &[]);
     let (estimated, errors) = (context.estimated.clone(), context.errors.clone());
-    let answers = KeyRows { context, view: view.into(), keys, columns, paths }.answer(runtime).await?;
+    let answers = KeyRows { context, view: name, keys, columns, paths }.answer(runtime).await?;
     drop(place);
     meta.add_found_out(&estimated, &errors);
     Ok(Response { rows: answers.rows, found: answers.found, paths: answers.paths, meta })

@@ -138,8 +138,19 @@ impl Grouped<'_> {
         Ok(AskedKey { encoded, pieces, cost, kept: Some((name, kept)) })
     }
 
-    /// The rows in the order of the keys. Hot keys are answered one by one, the others together.
+    /// The rows in the order of the keys.
     fn answer(&self, asked: &AskedKeys<'_>, keys: &[AskedKey<'_>], cancel_check: &CancelCheck<'_>) -> Result<Answers> {
+        let Answered { rows, found, failed } = match keys {
+            [AskedKey { encoded, pieces, kept: None, .. }] => {
+                answer(&self.view.plan, &self.view.codec, &[*encoded], pieces, asked.t, asked.wanted)?
+            }
+            _ => self.answer_several(asked, keys, cancel_check)?,
+        };
+        Ok(Answers { rows, found, estimated: false, paths: None, failed: FailedRows::among(asked.columns, failed)? })
+    }
+
+    /// Hot keys are answered one by one, the others together.
+    fn answer_several(&self, asked: &AskedKeys<'_>, keys: &[AskedKey<'_>], cancel_check: &CancelCheck<'_>) -> Result<Answered> {
         let (hot, others): (Vec<usize>, Vec<usize>) = (0..keys.len()).partition(|index| keys[*index].kept.is_some());
         let mut parts = Vec::with_capacity(hot.len() + 1);
         if hot.is_empty() || !others.is_empty() {
@@ -150,8 +161,7 @@ impl Grouped<'_> {
             cancel_check()?;
             parts.push(self.answer_hot(asked, &keys[*index])?);
         }
-        let Answered { rows, found, failed } = in_order(parts, &[others, hot].concat())?;
-        Ok(Answers { rows, found, estimated: false, paths: None, failed: FailedRows::among(asked.columns, failed)? })
+        in_order(parts, &[others, hot].concat())
     }
 
     fn answer_together(&self, asked: &AskedKeys<'_>, keys: &[&AskedKey<'_>]) -> Result<Answered> {
