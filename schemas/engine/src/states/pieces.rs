@@ -204,7 +204,9 @@ impl RangeSelection {
         time: impl Into<RowTime>,
     ) -> Result<RangeSelection> {
         let time = time.into();
-        let (mut rows, mut groups, mut group_count) = (Vec::new(), Vec::new(), 0);
+        // Most pieces have a row or two of a range.
+        let room = pieces.rows.len() * ranges.len();
+        let (mut rows, mut groups, mut group_count) = (Vec::with_capacity(room), Vec::with_capacity(room), 0);
         let mut group_of = vec![NO_GROUP; ranges.len() * keys];
         let places = pieces.batches.iter().map(|batch| places(plan, batch)).collect::<Result<Vec<_>>>()?;
         for (range, group_of) in ranges.iter().zip(group_of.chunks_mut(keys.max(1))) {
