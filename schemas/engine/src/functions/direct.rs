@@ -1,13 +1,18 @@
-//! Merges small states (counts, sums, averages, least and greatest values) straight from their columns.
+//! Merges small states (counts, sums, averages, least and greatest values, sets of texts or integers) straight from
+//! their columns.
 //!
 //! A value is bit for bit what the aggregate's own accumulator gives for the same rows in the same order. But an
 //! accumulator has to be created, and wants its rows copied into columns of their own: for the few rows of a key that
 //! costs many times what merging them does.
 
 use std::cmp::Ordering;
+use std::hash::Hash;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, PrimitiveArray};
+use arrow::array::{
+    Array, ArrayAccessor, ArrayRef, AsArray, BooleanArray, Decimal256Array, Float64Array, Int64Array, ListArray, PrimitiveArray,
+    UInt64Array,
+};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{
     ArrowNativeTypeOp, ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Decimal256Type, FieldRef, Float32Type, Float64Type,
@@ -19,9 +24,13 @@ use datafusion::functions_aggregate::count::Count;
 use datafusion::functions_aggregate::min_max::{Max, Min};
 use datafusion::logical_expr::AggregateUDF;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use hashbrown::HashSet;
 
 use super::decimals::{QUOTIENT, averages_of_sums, is_average, operand_scale};
-use super::judged::is_judged;
+use super::distinct::is_distinct_count;
+use super::judged::{Flaw, is_judged, judged_as};
+use super::limited::limited_function;
+use super::state_bytes::item_bytes;
 use super::sums::wide::Wide;
 use super::sums::{is_sum, judged_sums};
 
@@ -31,6 +40,8 @@ pub(crate) struct DirectMerge {
     operation: DirectOperation,
     merge: MergeFunction,
     value_type: DataType,
+    /// The greatest size of a state that collects values.
+    limit_bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,10 +56,12 @@ enum DirectOperation {
     DecimalAverage,
     Least,
     Greatest,
+    /// `count(DISTINCT x)`. The values come with flaws.
+    DistinctCount,
 }
 
-/// Returns the value of each group, of the given type.
-type MergeFunction = fn(&GroupedStates<'_>, &DataType) -> Result<ArrayRef>;
+/// See [`DirectMerge::values`].
+type MergeFunction = fn(&GroupedStates<'_>, &DirectMerge) -> Result<Option<ArrayRef>>;
 
 /// Rows of a state, each with its group. Every group has a row.
 #[derive(Debug)]
@@ -65,27 +78,28 @@ pub(crate) struct GroupedStates<'a> {
 impl DirectMerge {
     /// `None` for an aggregate that only its accumulators can merge. `fields` are those of its state.
     pub(crate) fn for_aggregate(aggregate: &AggregateFunctionExpr, fields: &[FieldRef]) -> Option<DirectMerge> {
-        if aggregate.is_distinct() || !aggregate.groups_accumulator_supported() {
+        if !aggregate.groups_accumulator_supported() {
             return None;
         }
         let value_type = aggregate.field().data_type().clone();
         let state: Vec<&DataType> = fields.iter().map(|field| field.data_type()).collect();
-        let operation = DirectOperation::for_function(aggregate.fun(), &state, &value_type)?;
+        let (operation, limit_bytes) = match (aggregate.is_distinct(), limited_function(aggregate.fun())) {
+            (true, Some((function, limit_bytes))) if is_distinct_count(function) => (DirectOperation::DistinctCount, limit_bytes),
+            (false, None) => (DirectOperation::for_function(aggregate.fun(), &state, &value_type)?, u64::MAX),
+            _ => return None,
+        };
         let merge = operation.merge_function(state.first()?)?;
-        Some(DirectMerge { operation, merge, value_type })
+        Some(DirectMerge { operation, merge, value_type, limit_bytes })
     }
 
-    /// The value of each group.
-    pub(crate) fn values(&self, states: &GroupedStates<'_>) -> Result<ArrayRef> {
-        (self.merge)(states, &self.value_type)
+    /// The value of each group. `None` if only accumulators can merge these rows.
+    pub(crate) fn values(&self, states: &GroupedStates<'_>) -> Result<Option<ArrayRef>> {
+        (self.merge)(states, self)
     }
 
     /// Whether the values are the merged states too.
     pub(crate) fn values_are_states(&self) -> bool {
-        match self.operation {
-            DirectOperation::Count | DirectOperation::Sum | DirectOperation::Least | DirectOperation::Greatest => true,
-            DirectOperation::JudgedSum | DirectOperation::Average | DirectOperation::DecimalAverage => false,
-        }
+        matches!(self.operation, DirectOperation::Count | DirectOperation::Sum | DirectOperation::Least | DirectOperation::Greatest)
     }
 }
 
@@ -118,7 +132,12 @@ impl DirectOperation {
             (DirectOperation::DecimalAverage, _) => decimal_averages,
             (DirectOperation::Least, _) => return least_of(state),
             (DirectOperation::Greatest, _) => return greatest_of(state),
-            (DirectOperation::Sum | DirectOperation::JudgedSum, _) => return None,
+            (DirectOperation::DistinctCount, DataType::List(item)) => match item.data_type() {
+                DataType::Utf8 => distinct_texts,
+                DataType::Int64 => distinct_integers,
+                _ => return None,
+            },
+            (DirectOperation::Sum | DirectOperation::JudgedSum | DirectOperation::DistinctCount, _) => return None,
         };
         Some(function)
     }
@@ -126,18 +145,18 @@ impl DirectOperation {
 
 impl<'a> GroupedStates<'a> {
     /// The arrays of a field.
-    fn field<T: ArrowPrimitiveType>(&self, place: usize) -> Result<Vec<&'a PrimitiveArray<T>>> {
+    fn field<A: Array + 'static>(&self, place: usize) -> Result<Vec<&'a A>> {
         let arrays = self.fields.get(place).map(Vec::as_slice).unwrap_or_default();
-        let typed = |array: &&'a dyn Array| match array.as_primitive_opt::<T>() {
+        let typed = |array: &&'a dyn Array| match array.as_any().downcast_ref::<A>() {
             Some(values) => Ok(values),
-            None => exec_err!("the field {place} of a state is {}, expected {}", array.data_type(), T::DATA_TYPE),
+            None => exec_err!("the field {place} of a state is {}, expected {}", array.data_type(), std::any::type_name::<A>()),
         };
         arrays.iter().map(typed).collect()
     }
 
     /// Calls `visit` with each value of a field that is not NULL, and its group, in the order of the rows.
     fn for_each_value<T: ArrowPrimitiveType>(&self, place: usize, mut visit: impl FnMut(usize, T::Native)) -> Result<()> {
-        let arrays = self.field::<T>(place)?;
+        let arrays = self.field::<PrimitiveArray<T>>(place)?;
         for ((array, row), group) in self.rows.iter().zip(self.groups) {
             let values = arrays[*array];
             if values.is_valid(*row) {
@@ -149,29 +168,29 @@ impl<'a> GroupedStates<'a> {
 }
 
 /// A count of nothing is 0.
-fn counts(states: &GroupedStates<'_>, _: &DataType) -> Result<ArrayRef> {
+fn counts(states: &GroupedStates<'_>, _: &DirectMerge) -> Result<Option<ArrayRef>> {
     let mut counts = vec![0_i64; states.group_count];
     states.for_each_value::<Int64Type>(0, |group, count| counts[group] = counts[group].wrapping_add(count))?;
-    Ok(Arc::new(Int64Array::new(counts.into(), None)))
+    Ok(Some(Arc::new(Int64Array::new(counts.into(), None))))
 }
 
-fn sums<T: ArrowPrimitiveType>(states: &GroupedStates<'_>, value_type: &DataType) -> Result<ArrayRef> {
-    folded::<T>(states, value_type, T::default_value(), ArrowNativeTypeOp::add_wrapping)
+fn sums<T: ArrowPrimitiveType>(states: &GroupedStates<'_>, merge: &DirectMerge) -> Result<Option<ArrayRef>> {
+    folded::<T>(states, merge, T::default_value(), ArrowNativeTypeOp::add_wrapping)
 }
 
 /// The state of a judged sum is in `T`, a wider type than the sum's own.
-fn sums_with_flaws<T>(states: &GroupedStates<'_>, value_type: &DataType) -> Result<ArrayRef>
+fn sums_with_flaws<T>(states: &GroupedStates<'_>, merge: &DirectMerge) -> Result<Option<ArrayRef>>
 where
     T: ArrowPrimitiveType,
     T::Native: Wide,
 {
     let mut sums: Vec<Option<T::Native>> = vec![None; states.group_count];
     states.for_each_value::<T>(0, |group, sum| sums[group] = Some(Wide::plus(sums[group].unwrap_or_default(), sum)))?;
-    judged_sums(&sums, value_type)
+    judged_sums(&sums, &merge.value_type).map(Some)
 }
 
 /// The state has the number of values, then their sum.
-fn averages(states: &GroupedStates<'_>, _: &DataType) -> Result<ArrayRef> {
+fn averages(states: &GroupedStates<'_>, _: &DirectMerge) -> Result<Option<ArrayRef>> {
     let (mut counts, mut sums) = (vec![0_u64; states.group_count], vec![0.0_f64; states.group_count]);
     let mut has_value = vec![false; states.group_count];
     states.for_each_value::<UInt64Type>(0, |group, count| {
@@ -183,12 +202,12 @@ fn averages(states: &GroupedStates<'_>, _: &DataType) -> Result<ArrayRef> {
         has_value[group] = true;
     })?;
     let averages: Vec<f64> = sums.iter().zip(&counts).map(|(sum, count)| sum / *count as f64).collect();
-    Ok(Arc::new(Float64Array::new(averages.into(), nulls(has_value))))
+    Ok(Some(Arc::new(Float64Array::new(averages.into(), nulls(has_value)))))
 }
 
 /// The same of decimals, whose sums have 256 bits.
-fn decimal_averages(states: &GroupedStates<'_>, _: &DataType) -> Result<ArrayRef> {
-    let (counts, sums) = (states.field::<UInt64Type>(0)?, states.field::<Decimal256Type>(1)?);
+fn decimal_averages(states: &GroupedStates<'_>, _: &DirectMerge) -> Result<Option<ArrayRef>> {
+    let (counts, sums) = (states.field::<UInt64Array>(0)?, states.field::<Decimal256Array>(1)?);
     let Some(scale) = sums.first().and_then(|sums| operand_scale(sums.data_type())) else {
         return exec_err!("the state of an average of decimals has no scale");
     };
@@ -200,7 +219,7 @@ fn decimal_averages(states: &GroupedStates<'_>, _: &DataType) -> Result<ArrayRef
             merged_counts[*group] += counts.value(*row);
         }
     }
-    averages_of_sums(&merged_sums, &merged_counts, scale)
+    averages_of_sums(&merged_sums, &merged_counts, scale).map(Some)
 }
 
 /// The least and the greatest number of a type, of floating point numbers the finite ones. The accumulators of `max`
@@ -222,24 +241,24 @@ macro_rules! number_ranges {
 number_ranges!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64, i128, i256);
 
 /// A NaN takes the place of every value, and every value that of a NaN.
-fn least<T>(states: &GroupedStates<'_>, value_type: &DataType) -> Result<ArrayRef>
+fn least<T>(states: &GroupedStates<'_>, merge: &DirectMerge) -> Result<Option<ArrayRef>>
 where
     T: ArrowPrimitiveType,
     T::Native: NumberRange,
 {
-    folded::<T>(states, value_type, <T::Native as NumberRange>::GREATEST, |least, value| match value.partial_cmp(&least) {
+    folded::<T>(states, merge, <T::Native as NumberRange>::GREATEST, |least, value| match value.partial_cmp(&least) {
         Some(Ordering::Less) | None => value,
         _ => least,
     })
 }
 
 /// As [`least`].
-fn greatest<T>(states: &GroupedStates<'_>, value_type: &DataType) -> Result<ArrayRef>
+fn greatest<T>(states: &GroupedStates<'_>, merge: &DirectMerge) -> Result<Option<ArrayRef>>
 where
     T: ArrowPrimitiveType,
     T::Native: NumberRange,
 {
-    folded::<T>(states, value_type, <T::Native as NumberRange>::LEAST, |greatest, value| match value.partial_cmp(&greatest) {
+    folded::<T>(states, merge, <T::Native as NumberRange>::LEAST, |greatest, value| match value.partial_cmp(&greatest) {
         Some(Ordering::Greater) | None => value,
         _ => greatest,
     })
@@ -283,21 +302,64 @@ fn greatest_of(data_type: &DataType) -> Option<MergeFunction> {
 /// Combines the values of each group, one after the other, beginning with `start`. A group without values is NULL.
 fn folded<T: ArrowPrimitiveType>(
     states: &GroupedStates<'_>,
-    value_type: &DataType,
+    merge: &DirectMerge,
     start: T::Native,
     combine: impl Fn(T::Native, T::Native) -> T::Native,
-) -> Result<ArrayRef> {
+) -> Result<Option<ArrayRef>> {
     let mut values = vec![start; states.group_count];
     let mut has_value = vec![false; states.group_count];
     states.for_each_value::<T>(0, |group, value| {
         values[group] = combine(values[group], value);
         has_value[group] = true;
     })?;
-    Ok(Arc::new(PrimitiveArray::<T>::new(values.into(), nulls(has_value)).with_data_type(value_type.clone())))
+    let values = PrimitiveArray::<T>::new(values.into(), nulls(has_value)).with_data_type(merge.value_type.clone());
+    Ok(Some(Arc::new(values)))
 }
 
 fn nulls(has_value: Vec<bool>) -> Option<NullBuffer> {
     has_value.contains(&false).then(|| NullBuffer::from(has_value))
+}
+
+fn distinct_texts(states: &GroupedStates<'_>, merge: &DirectMerge) -> Result<Option<ArrayRef>> {
+    distinct_counts(states, merge, |items| items.as_string_opt::<i32>())
+}
+
+fn distinct_integers(states: &GroupedStates<'_>, merge: &DirectMerge) -> Result<Option<ArrayRef>> {
+    distinct_counts(states, merge, |items| items.as_primitive_opt::<Int64Type>())
+}
+
+/// The state is a list of values, then the mark of a state that is past its limit ([`limited`](super::limited)). A
+/// group with a mark, or that may be past the limit, is left to accumulators, and so are NULLs, which our states do not
+/// have.
+fn distinct_counts<'a, A>(
+    states: &GroupedStates<'a>,
+    merge: &DirectMerge,
+    items: impl Fn(&'a ArrayRef) -> Option<A>,
+) -> Result<Option<ArrayRef>>
+where
+    A: ArrayAccessor,
+    A::Item: Hash + Eq,
+{
+    let (lists, marks) = (states.field::<ListArray>(0)?, states.field::<BooleanArray>(1)?);
+    let DataType::Struct(judged_fields) = &merge.value_type else { return Ok(None) };
+    let Some(items) = lists.iter().map(|lists| items(lists.values())).collect::<Option<Vec<A>>>() else { return Ok(None) };
+    let (mut counts, mut bytes) = (vec![0_i64; states.group_count], vec![0_u64; states.group_count]);
+    let mut seen: HashSet<(usize, A::Item)> = HashSet::with_capacity(states.rows.len());
+    for ((array, row), group) in states.rows.iter().zip(states.groups) {
+        let (lists, items, marks) = (lists[*array], &items[*array], marks[*array]);
+        let (from, to) = (lists.value_offsets()[*row] as usize, lists.value_offsets()[*row + 1] as usize);
+        bytes[*group] += item_bytes(lists.values(), from, to);
+        let may_be_past = (marks.is_valid(*row) && marks.value(*row)) || bytes[*group] > merge.limit_bytes;
+        if may_be_past || lists.is_null(*row) || (from..to).any(|at| items.is_null(at)) {
+            return Ok(None);
+        }
+        for at in from..to {
+            counts[*group] += i64::from(seen.insert((*group, items.value(at))));
+        }
+    }
+    let none_past = BooleanArray::from(vec![false; counts.len()]);
+    let counts: ArrayRef = Arc::new(Int64Array::new(counts.into(), None));
+    judged_as(judged_fields.clone(), &counts, &none_past, Flaw::StateTooLarge).map(Some)
 }
 
 #[cfg(test)]

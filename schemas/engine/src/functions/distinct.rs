@@ -13,6 +13,7 @@ use arrow::compute::{cast, filter};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow_row::{RowConverter, SortField};
 use datafusion::common::{HashSet, Result, ScalarValue, exec_err};
+use datafusion::functions_aggregate::count::Count;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
@@ -40,6 +41,11 @@ pub(super) fn grouped(call: Expr) -> Expr {
         }
         other => other,
     }
+}
+
+/// Whether it is what [`grouped`] makes of DataFusion's `count`.
+pub(super) fn is_distinct_count(function: &AggregateUDF) -> bool {
+    function.inner().downcast_ref::<GroupedCount>().is_some_and(|grouped| grouped.inner.inner().is::<Count>())
 }
 
 /// DataFusion's function, except for its grouped accumulators.

@@ -65,6 +65,11 @@ pub(crate) fn limited(call: Expr, limit_bytes: u64) -> Expr {
     }
 }
 
+/// What [`limited`] limits, and to which size.
+pub(super) fn limited_function(function: &AggregateUDF) -> Option<(&AggregateUDF, u64)> {
+    function.inner().downcast_ref::<Limited>().map(|limited| (&*limited.inner, limited.limit_bytes))
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Limited {
     inner: Arc<AggregateUDF>,

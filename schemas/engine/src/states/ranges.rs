@@ -144,19 +144,25 @@ impl<'a> Merged<'a> {
 
     /// The value of each group.
     pub(super) fn values(&self) -> Result<ArrayRef> {
-        match &self.state.direct {
-            Some(direct) => Ok(direct.values(&self.grouped())?),
-            None if self.is_merged_one_by_one() => self.one_by_one(),
-            None => Ok(self.accumulator()?.evaluate(EmitTo::All)?),
+        if let Some(direct) = &self.state.direct
+            && let Some(values) = direct.values(&self.grouped())?
+        {
+            return Ok(values);
+        }
+        match self.is_merged_one_by_one() {
+            true => self.one_by_one(),
+            false => Ok(self.accumulator()?.evaluate(EmitTo::All)?),
         }
     }
 
     /// The same, still as a state: its fields.
     pub(super) fn states(&self) -> Result<Vec<ArrayRef>> {
-        match self.state.direct.as_ref().filter(|direct| direct.values_are_states()) {
-            Some(direct) => Ok(vec![direct.values(&self.grouped())?]),
-            None => Ok(self.accumulator()?.state(EmitTo::All)?),
+        if let Some(direct) = self.state.direct.as_ref().filter(|direct| direct.values_are_states())
+            && let Some(values) = direct.values(&self.grouped())?
+        {
+            return Ok(vec![values]);
         }
+        Ok(self.accumulator()?.state(EmitTo::All)?)
     }
 
     fn grouped(&self) -> GroupedStates<'_> {

@@ -1,11 +1,12 @@
 use std::iter::successors;
 use std::sync::LazyLock;
 
-use arrow::array::PrimitiveBuilder;
+use arrow::array::{ListBuilder, PrimitiveBuilder, StringBuilder};
 use arrow::compute::interleave;
 use arrow::datatypes::{Field, Schema};
 use datafusion::functions_aggregate::count::count_udaf;
 use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
+use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{EmitTo, Expr, GroupsAccumulator, col};
 use datafusion::physical_expr::aggregate::AggregateExprBuilder;
 use datafusion::physical_expr::expressions::Column;
@@ -13,11 +14,16 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::functions::decimals::avg;
+use crate::functions::grouped;
+use crate::functions::limited::limited;
 use crate::functions::sums::{judged_sum, sum};
 
 /// The arrays of a field, and the rows of each.
 const ARRAYS: usize = 3;
 const ROWS: usize = 8;
+
+/// Some groups are past it, some may be, and some are not.
+const LIMIT_BYTES: u64 = 60;
 
 /// For every operation, its aggregates over all types of which it merges states.
 static AGGREGATES: LazyLock<Vec<(DirectOperation, AggregateFunctionExpr)>> = LazyLock::new(|| {
@@ -34,7 +40,8 @@ fn operation_after(operation: DirectOperation) -> Option<DirectOperation> {
         DirectOperation::Average => Some(DirectOperation::DecimalAverage),
         DirectOperation::DecimalAverage => Some(DirectOperation::Least),
         DirectOperation::Least => Some(DirectOperation::Greatest),
-        DirectOperation::Greatest => None,
+        DirectOperation::Greatest => Some(DirectOperation::DistinctCount),
+        DirectOperation::DistinctCount => None,
     }
 }
 
@@ -54,6 +61,7 @@ fn aggregates(operation: DirectOperation) -> Vec<AggregateFunctionExpr> {
         DirectOperation::DecimalAverage => over(&[DataType::Decimal128(18, 2), DataType::Decimal128(38, 10)], |_| Arc::new(avg())),
         DirectOperation::Least => over(&ordered_types(), |_| min_udaf()),
         DirectOperation::Greatest => over(&ordered_types(), |_| max_udaf()),
+        DirectOperation::DistinctCount => [DataType::Utf8, DataType::Int64].iter().map(distinct_count).collect(),
     }
 }
 
@@ -82,6 +90,14 @@ fn ordered_types() -> Vec<DataType> {
 fn aggregate(function: Arc<AggregateUDF>, input: &DataType) -> AggregateFunctionExpr {
     let schema = Arc::new(Schema::new(vec![Field::new("x", input.clone(), true)]));
     AggregateExprBuilder::new(function, vec![Arc::new(Column::new("x", 0))]).schema(schema).alias("a").build().unwrap()
+}
+
+fn distinct_count(input: &DataType) -> AggregateFunctionExpr {
+    let call = AggregateFunction::new_udf(count_udaf(), vec![col("x")], true, None, Vec::new(), None);
+    let Expr::AggregateFunction(call) = limited(grouped(Expr::AggregateFunction(call)), LIMIT_BYTES) else { panic!("{input}") };
+    let schema = Arc::new(Schema::new(vec![Field::new("x", input.clone(), true)]));
+    let count = AggregateExprBuilder::new(call.func, vec![Arc::new(Column::new("x", 0))]).schema(schema).alias("a").distinct();
+    count.build().unwrap()
 }
 
 fn sum_of_view(input: &DataType) -> Arc<AggregateUDF> {
@@ -134,7 +150,35 @@ fn column(data_type: &DataType, picks: &[Option<u8>]) -> ArrayRef {
         DataType::Timestamp(TimeUnit::Millisecond, _) => whole_numbers!(TimestampMillisecondType, i64),
         DataType::Timestamp(TimeUnit::Microsecond, _) => whole_numbers!(TimestampMicrosecondType, i64),
         DataType::Timestamp(TimeUnit::Nanosecond, _) => whole_numbers!(TimestampNanosecondType, i64),
+        DataType::List(item) => lists(item, picks),
+        DataType::Boolean => Arc::new(picks.iter().map(|pick| pick.map(|pick| pick % 64 == 0)).collect::<BooleanArray>()),
         other => panic!("a state of {other}"),
+    }
+}
+
+/// Lists of few values, some of them alike.
+fn lists(item: &FieldRef, picks: &[Option<u8>]) -> ArrayRef {
+    let values = |pick: Option<u8>| {
+        let pick = pick.unwrap_or_default();
+        (0..pick % 4).map(move |at| pick / 4 % 5 + at)
+    };
+    match item.data_type() {
+        DataType::Utf8 => {
+            let mut lists = ListBuilder::new(StringBuilder::new()).with_field(item.clone());
+            for pick in picks {
+                values(*pick).for_each(|value| lists.values().append_value("x".repeat(value.into())));
+                lists.append(true);
+            }
+            Arc::new(lists.finish())
+        }
+        _ => {
+            let mut lists = ListBuilder::new(PrimitiveBuilder::<Int64Type>::new()).with_field(item.clone());
+            for pick in picks {
+                values(*pick).for_each(|value| lists.values().append_value(value.into()));
+                lists.append(true);
+            }
+            Arc::new(lists.finish())
+        }
     }
 }
 
@@ -217,10 +261,16 @@ proptest! {
             let states = GroupedStates { fields: &arrays, rows: &rows, groups: &groups, group_count };
             let expected = accumulator(aggregate, &states, at_once).and_then(|mut accumulator| accumulator.evaluate(EmitTo::All));
             let expected = expected.map(with_one_nan).map_err(|error| error.strip_backtrace());
-            let found = direct.values(&states).map(with_one_nan).map_err(|error| error.strip_backtrace());
-            prop_assert_eq!(found, expected, "{:?} of {}", operation, direct.value_type);
+            let found = match direct.values(&states) {
+                Ok(Some(values)) => Ok(with_one_nan(values)),
+                // As accumulators merge them.
+                Ok(None) if *operation == DirectOperation::DistinctCount => continue,
+                Ok(None) => panic!("{operation:?} of {}", direct.value_type),
+                Err(error) => Err(error.strip_backtrace()),
+            };
+            prop_assert_eq!(&found, &expected, "{:?} of {}", operation, direct.value_type);
             if direct.values_are_states() {
-                let values = with_one_nan(direct.values(&states).unwrap());
+                let values = found.unwrap();
                 let merged = accumulator(aggregate, &states, at_once).unwrap().state(EmitTo::All).unwrap();
                 prop_assert_eq!(vec![values], merged.into_iter().map(with_one_nan).collect::<Vec<_>>());
             }
@@ -232,16 +282,41 @@ proptest! {
 #[test]
 fn other_aggregates_are_left_to_their_accumulators() {
     let others = [
-        aggregate(count_udaf(), &DataType::Utf8),
         aggregate(min_udaf(), &DataType::Utf8),
         aggregate(max_udaf(), &DataType::Boolean),
         aggregate(sum_of_view(&DataType::Decimal256(76, 2)), &DataType::Decimal256(76, 2)),
         aggregate(Arc::new(avg()), &DataType::Decimal256(76, 2)),
         aggregate(Arc::new(avg()), &DataType::Duration(TimeUnit::Second)),
+        distinct_count(&DataType::Date32),
     ];
     let direct = |aggregate: &AggregateFunctionExpr| DirectMerge::for_aggregate(aggregate, &aggregate.state_fields().unwrap()).is_some();
-    assert_eq!(others.each_ref().map(direct), [true, false, false, false, false, false]);
-    let schema = Arc::new(Schema::new(vec![Field::new("x", DataType::Int64, true)]));
-    let distinct = AggregateExprBuilder::new(count_udaf(), vec![Arc::new(Column::new("x", 0))]).schema(schema).alias("a").distinct();
-    assert!(!direct(&distinct.build().unwrap()));
+    assert_eq!(others.each_ref().map(direct), [false; 6]);
+}
+
+/// A set that may be past the limit has to be measured, and one that was past it once is not known.
+#[test]
+fn sets_are_counted_up_to_their_limit() {
+    let aggregate = distinct_count(&DataType::Utf8);
+    let fields = aggregate.state_fields().unwrap();
+    let direct = DirectMerge::for_aggregate(&aggregate, &fields).unwrap();
+    // A text counts its length and 8 bytes.
+    let counted = |lists: &[Option<&[&str]>], mark: Option<bool>| {
+        let DataType::List(item) = fields[0].data_type() else { panic!("{:?}", fields[0]) };
+        let mut sets = ListBuilder::new(StringBuilder::new()).with_field(item.clone());
+        for list in lists {
+            list.unwrap_or_default().iter().for_each(|text| sets.values().append_value(text));
+            sets.append(list.is_some());
+        }
+        let (sets, marks) = (sets.finish(), BooleanArray::from(vec![mark; lists.len()]));
+        let fields: [Vec<&dyn Array>; 2] = [vec![&sets], vec![&marks]];
+        let (rows, groups): (Vec<(usize, usize)>, Vec<usize>) = (0..lists.len()).map(|row| ((0, row), 0)).unzip();
+        let states = GroupedStates { fields: &fields, rows: &rows, groups: &groups, group_count: 1 };
+        let counted = direct.values(&states).unwrap()?;
+        Some(counted.as_struct().column(0).as_primitive::<Int64Type>().value(0))
+    };
+    assert_eq!(counted(&[Some(&["a", "bb"]), Some(&["a"]), Some(&[])], Some(false)), Some(2));
+    assert_eq!(counted(&[Some(&["a"]), Some(&["x".repeat(43).as_str()])], None), Some(2), "as many bytes as the limit");
+    assert_eq!(counted(&[Some(&["a"]), Some(&["x".repeat(44).as_str()])], None), None, "a byte more");
+    assert_eq!(counted(&[Some(&["a"])], Some(true)), None, "was past the limit");
+    assert_eq!(counted(&[Some(&["a"]), None], None), None, "NULL");
 }
