@@ -22,11 +22,11 @@ impl Growing<'_, Purchases> {
         let (mut alone, mut full, mut meanwhile) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..repeats.max(1) {
             let began = Instant::now();
-            self.full_run().await?;
+            self.compared_full_run().await?;
             alone.push(began.elapsed());
             let began = Instant::now();
             let running = async {
-                let run = self.full_run().await?;
+                let run = self.compared_full_run().await?;
                 Ok::<_, Error>((run, began.elapsed()))
             };
             let ((run, took), more) = futures::future::try_join(running, self.incremental_runs(next)).await?;
@@ -70,7 +70,7 @@ impl Growing<'_, Purchases> {
         Ok((table, next))
     }
 
-    async fn full_run(&self) -> Result<RunRecord> {
+    async fn compared_full_run(&self) -> Result<RunRecord> {
         let installation = &self.installed.installation;
         let request = RunRequest { mode: RunMode::Full, ..RunRequest::new(self.view, installation.run_time()) };
         installation.batch().run(request, jobs::clock(), &|_| {}).await
