@@ -7,10 +7,10 @@
 //! checkpoints since its cut -------> states by bucket --sort, merge --+
 //! ```
 //!
-//! Both sides are as of one cut and time: the run's. If other runs added to the snapshot while it recomputed, they are as
-//! of the cut of the last of these, and the base is added to in the same way. Any difference is a defect, or damage that
-//! no checksum shows: the run publishes what it recomputed all the same, because the archive is what states are computed
-//! from.
+//! Both sides are as of one cut and time: the run's. If other runs added to the snapshot while it recomputed, they are
+//! as of the cut of the last of these, and the base is added to in the same way. Any difference is a defect, or damage
+//! that no checksum shows: the run publishes what it recomputed all the same, because the archive is what states are
+//! computed from.
 //!
 //! Memory is bounded as in any run: the kept states are partitioned as a recomputation's, and spilled. A comparison
 //! that fails does not fail its run.

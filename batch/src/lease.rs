@@ -1,5 +1,5 @@
-//! A lease that is renewed while its holder works, on threads that no work keeps busy; and how runs of one process exclude
-//! each other.
+//! A lease that is renewed while its holder works, on threads that no work keeps busy; and how runs of one process
+//! exclude each other.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

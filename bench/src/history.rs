@@ -1,6 +1,6 @@
 //! What batch runs cost as history grows: a full run, and incremental ones after a little more of it; what a long
-//! series of incremental runs writes, leaves behind and makes a node copy; what a full run costs in slices, one that goes
-//! on after half of it, and one beside incremental runs; and what several full runs cost together.
+//! series of incremental runs writes, leaves behind and makes a node copy; what a full run costs in slices, one that
+//! goes on after half of it, and one beside incremental runs; and what several full runs cost together.
 
 use std::path::Path;
 use std::time::Instant;
