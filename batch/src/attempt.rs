@@ -71,11 +71,13 @@ impl<'a> Attempt<'a> {
         let mut is_beside = false;
         if let (Basis::Archive(_), Some(addable)) = (&basis, addable(state, &view, before.as_ref(), inputs.t)) {
             let is_asked_for = request.mode == RunMode::Full;
-            context.note_strategy(Strategy::Full);
-            is_beside = (is_asked_for || !request.leaves_full_every) && context.step_aside(&batch.catalog, &run).await?;
-            if !is_beside && is_asked_for {
+            is_beside = (is_asked_for || !request.leaves_full_every) && context.leases.acquire_recompute().await?;
+            if is_beside {
+                context.note_strategy(Strategy::Full);
+                context.step_aside(&batch.catalog, &run).await?;
+            } else if is_asked_for {
                 return Err(Error::conflict(format!("version {} of the view \"{}\" is being recomputed already", view.version, view.name)));
-            } else if !is_beside {
+            } else {
                 basis = Basis::Snapshot(Box::new(addable.clone()));
             }
         }

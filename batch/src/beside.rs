@@ -41,7 +41,7 @@ pub(crate) async fn recompute_beside(mut attempt: Attempt<'_>, request: &RunRequ
     let (base, draft) = Box::pin(recomputed(&mut attempt, context)).await?;
     context.made.store(true, Ordering::Relaxed);
     let comparison = match request.compare {
-        true => compare_with_published(&attempt, request, &base.manifest, context).await?,
+        true => compare_with_published(&attempt, (request, (context.clock)() - began_at), &base.manifest, context).await?,
         false => None,
     };
     failpoint::hit("run.recomputed")?;
@@ -122,20 +122,18 @@ impl Base {
 /// Compares what was recomputed with the snapshot that is published by now. While it is read, nothing is deleted.
 async fn compare_with_published(
     attempt: &Attempt<'_>,
-    request: &RunRequest,
+    (request, elapsed): (&RunRequest, Micros),
     made: &Manifest,
     context: &RunContext<'_>,
 ) -> Result<Option<Comparison>> {
     let batch = attempt.batch;
-    let name = format!("compare/{}@{}", attempt.view.name, attempt.view.version);
+    let name = format!("compare/{}", attempt.run.id);
     let lease =
         batch.catalog.acquire_fenced_lease(&name, &batch.worker, batch.settings.lease, (context.clock)(), Some(Vector::new())).await?;
-    let Some(lease) = lease else {
-        return Err(Error::conflict("another run compares what it recomputed").with("view", &attempt.view.name));
-    };
+    let Some(lease) = lease else { return Err(Error::conflict("another process compares what this run recomputed")) };
     let pinned = KeepLease::start(batch.catalog.clone(), lease, batch.settings.lease, context.clock.clone());
     let state = batch.catalog.state().await?;
-    let later = later_attempt(attempt, &state, request, 0).await;
+    let later = later_attempt(attempt, &state, request, elapsed).await;
     let comparison = match later {
         Ok(later) => compare_recomputed(&later, request, made, context).await,
         Err(error) => {
@@ -144,7 +142,9 @@ async fn compare_with_published(
         }
     };
     let lease = pinned.stop().await;
-    batch.catalog.release_lease(&lease).await?;
+    if let Err(error) = batch.catalog.release_lease(&lease).await {
+        warn!(lease = %lease.name, %error, "a lease was not released and will expire");
+    }
     Ok(comparison)
 }
 

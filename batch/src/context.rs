@@ -61,11 +61,8 @@ impl RunContext<'_> {
         catalog.commit_with_retry(commit).await.map(drop)
     }
 
-    /// Lets other runs of the version go on while this one recomputes. False if another one does so already.
-    pub(crate) async fn step_aside(&self, catalog: &Catalog, run: &RunRecord) -> Result<bool> {
-        if !self.leases.acquire_recompute().await? {
-            return Ok(false);
-        }
+    /// Lets other runs of the version go on while this one recomputes, under the lease for that.
+    pub(crate) async fn step_aside(&self, catalog: &Catalog, run: &RunRecord) -> Result<()> {
         let recording = self.recording.lock().await;
         let held = self.leases.take_run().ok_or_else(|| Error::internal("a run without its lease"))?;
         let now = (self.clock)();
@@ -78,7 +75,7 @@ impl RunContext<'_> {
         self.beside.store(true, Ordering::SeqCst);
         drop(recording);
         self.leases.release_lease(held).await;
-        Ok(true)
+        Ok(())
     }
 
     /// Waits until no other run of the version is under way, and pins the catalog state of then.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use basestream_tests::gate::{Gate, Way};
@@ -197,6 +198,35 @@ async fn one_that_is_killed_is_gone_on_with_although_others_have_published() {
         jobs::collect::collect_left_by_runs(catalog, storage, &clock(2 * ahead), &mut HashSet::new()).await.unwrap();
         assert_eq!(unnamed(&site).await, BTreeSet::new(), "{at}: what it left is deleted");
     }
+}
+
+/// Others have pruned tiles by then that it keeps.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_takes_hours_is_compared_as_of_its_end() {
+    let hours = Arc::new(AtomicI64::new(0));
+    let site = Site::with(&[("v", "CREATE VIEW v WITH (windows = '2h') AS SELECT k, count(*) AS n FROM s GROUP BY k")]).await;
+    for checkpoint in 0..CHECKPOINTS {
+        append(&site, checkpoint * EVENTS).await;
+    }
+    site.harness.batch("v", RunTime::At(now())).await.unwrap();
+    let requested = RunRecord::requested("v".into(), 1);
+    let folder = format!("snapshots/v/1/{}/slices/00003", requested.id).leak();
+    let gate = Gate::before(site.harness.storage.object_store(), folder, Way::Held);
+    let mut batch = layer(&site);
+    batch.settings.lease = Duration::from_secs(48 * 3_600);
+    batch.storage = ObjectStorage::over(gate.clone()).unwrap();
+    let request = RunRequest { mode: RunMode::Full, requested: Some(requested.clone()), ..RunRequest::new("v", RunTime::At(now())) };
+    let later = hours.clone();
+    let passing: Clock = Arc::new(move || now() + later.load(Ordering::SeqCst) * (DAY / 24));
+    let recomputing = Recomputing { id: requested.id, gate, run: tokio::spawn(async move { batch.run(request, passing, &|_| {}).await }) };
+    recomputing.has_saved(&site, 3).await;
+    hours.store(9, Ordering::SeqCst);
+    append(&site, 100).await;
+    let at = RunTime::At(now() + 9 * (DAY / 24));
+    let run = layer(&site).run(RunRequest::new("v", at), clock(9 * (DAY / 24)), &|_| {}).await.unwrap();
+    assert_eq!(run.status, RunStatus::Succeeded);
+    let comparison = recomputing.end().await.comparison.expect("it is compared");
+    assert_eq!((comparison.differences, comparison.error), (0, None), "{:?}", comparison.first);
 }
 
 /// Publishes the snapshot without what the last run added.
