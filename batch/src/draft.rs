@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use catalog::{RunDraft, draft_to_resume};
+use catalog::{DRAFT_FORMAT, RunDraft, draft_to_resume};
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::{Manifest, ObjectStorage, Tier, read_draft, write_draft};
 use tracing::{info, warn};
@@ -22,7 +22,7 @@ use crate::slices::Slice;
 
 const DELETED_AT_ONCE: usize = 16;
 
-/// The states of the first slices, each a tier.
+/// The states of the first slices, each as a tier whose rows are neither sorted nor rolled up.
 pub(crate) struct Draft {
     /// Up to the end of the last slice. Its base is empty: the slices are deltas.
     manifest: Manifest,
@@ -111,7 +111,7 @@ impl Draft {
         self.manifest.events = context.events_read.count();
         self.next = slice.number + 1;
         let (path, StoredObject { bytes, checksum }) = write_draft(&attempt.batch.storage, &self.manifest, slice.number).await?;
-        let saved = RunDraft { path, bytes, checksum, events: self.manifest.events, resumed: self.resumed };
+        let saved = RunDraft { path, bytes, checksum, events: self.manifest.events, resumed: self.resumed, format: DRAFT_FORMAT };
         context.note_draft(Some(saved));
         context.record_progress(&attempt.batch.catalog, &attempt.run).await?;
         failpoint::hit("run.slice")

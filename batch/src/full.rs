@@ -2,18 +2,17 @@
 //!
 //! ```text
 //! little history:   archive ---------------> states --sort, roll up--> one tier
-//! much history:     slice of the archive --> states --sort, roll up--> tier --\
-//!                   slice of the archive --> states --sort, roll up--> tier ----merge--> one tier
+//! much history:     slice of the archive --> states, stored --\
+//!                   slice of the archive --> states, stored -----sort, roll up--> one tier
 //! ```
 //!
-//! After each slice the tiers so far are saved as a draft, so that a run which is killed loses the slice at hand.
+//! After each slice the states so far are saved as a draft, so that a run which is killed loses the slice at hand.
 
 use definitions::StreamDefinition;
 use engine::events::plan_schema;
 use engine::states::FailureSink;
 use storage::Tier;
 use types::Result;
-use types::tiles::EdgesFrom;
 
 use crate::attempt::{Attempt, NewSnapshot};
 use crate::context::RunContext;
@@ -22,7 +21,7 @@ use crate::one_tier::{AllStates, write_one_tier};
 use crate::recompute::{files_of, recompute, scan_archive};
 use crate::shared_scan::ArchiveRead;
 use crate::slices::{Slice, Slices};
-use crate::tiers::tier_rows;
+use crate::tiers::slice_rows;
 use crate::write::Rows;
 
 /// Returns the recomputed snapshot; if it was made in slices, with what was saved of them, to be deleted once it is
@@ -60,12 +59,10 @@ async fn states_in_slices(attempt: &Attempt<'_>, slices: &Slices<'_>, draft: &mu
     attempt.batch.shared_scan.leave();
     let tiers: Vec<&Tier> = draft.tiers().iter().collect();
     let events = attempt.archived_events();
-    // What is too old was left out by its events.
-    let merged = tier_rows(attempt, &tiers, EdgesFrom::default(), attempt.bucket_count(events)).await;
-    let (buckets, _) = merged.inspect_err(|error| note_if_damaged(error, context))?;
+    let rows = slice_rows(attempt, &tiers, attempt.bucket_count(events)).await;
     Ok(AllStates {
-        buckets,
-        rows: Rows::Tiers,
+        buckets: rows.inspect_err(|error| note_if_damaged(error, context))?,
+        rows: Rows::Events,
         events,
         bytes_read: read + tiers.iter().map(|tier| tier.bytes()).sum::<i64>(),
         failures: draft.failures().clone(),

@@ -1,6 +1,7 @@
 //! Reads the rows of tiers by bucket, in several tasks.
 
-use engine::states::{conform, kept_tiles};
+use arrow::array::RecordBatch;
+use engine::states::{at_kept_levels, conform, kept_tiles};
 use futures::TryStreamExt;
 use storage::{BucketFile, Tier, read_bucket};
 use types::Result;
@@ -20,6 +21,25 @@ pub(crate) async fn tier_rows(
     edges_from: EdgesFrom,
     buckets: u32,
 ) -> Result<(Vec<BucketRows>, i64)> {
+    let floors = attempt.inputs.floors.clone();
+    rows_by_bucket(attempt, tiers, (edges_from, buckets), move |rows| kept_tiles(rows, &floors)).await
+}
+
+/// Returns the rows of all files of these slices in the same way, each at the finest level that is kept of its time.
+pub(crate) async fn slice_rows(attempt: &Attempt<'_>, slices: &[&Tier], buckets: u32) -> Result<Vec<BucketRows>> {
+    let (plan, floors) = (attempt.view.plan.clone(), attempt.inputs.floors.clone());
+    let placed = move |rows: &RecordBatch| at_kept_levels(&plan, rows, &floors);
+    // What is too old was left out by its events.
+    Ok(rows_by_bucket(attempt, slices, (EdgesFrom::default(), buckets), placed).await?.0)
+}
+
+/// Returns what `keep` leaves of the rows of all files of these tiers.
+async fn rows_by_bucket(
+    attempt: &Attempt<'_>,
+    tiers: &[&Tier],
+    (edges_from, buckets): (EdgesFrom, u32),
+    keep: impl Fn(&RecordBatch) -> Result<RecordBatch> + Clone + Send + 'static,
+) -> Result<(Vec<BucketRows>, i64)> {
     let threads = attempt.settings.thread_count();
     let (storage, view, shuffle) = (&attempt.batch.storage, &attempt.view, attempt.shuffle(buckets));
     let mut shares: Vec<Vec<BucketFile>> = vec![Vec::new(); threads];
@@ -28,7 +48,7 @@ pub(crate) async fn tier_rows(
     }
     let read = |place: usize| {
         let (storage, view, files) = (storage.clone(), view.clone(), shares[place].clone());
-        let floors = attempt.inputs.floors.clone();
+        let keep = keep.clone();
         let mut partitioner = BucketPartitioner::new(shuffle.clone());
         Ok(async move {
             let mut left_out = 0;
@@ -38,7 +58,7 @@ pub(crate) async fn tier_rows(
                     let rows = conform(view.plan.state_schema(), &batch)?;
                     let (rows, expired) = without_expired(&view, &edges_from, rows)?;
                     left_out += expired;
-                    partitioner.push_rows(kept_tiles(&rows, &floors)?)?;
+                    partitioner.push_rows(keep(&rows)?)?;
                 }
             }
             Ok((partitioner.finish()?, left_out))

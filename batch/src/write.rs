@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use datafusion::execution::TaskContext;
 use engine::plan::ViewPlan;
 use engine::states::{KeyCodec, RowOrder, StateRows, merge_rolled_up, rollup};
@@ -24,7 +25,7 @@ use crate::sort_memory::SortMemory;
 pub(crate) enum Rows {
     /// States of events, each at one level: the coarser ones are rolled up from them.
     Events,
-    /// Likewise, of a slice of the archive.
+    /// Likewise, of a slice of the archive: they are written as they are, to be sorted with those of all slices.
     Slice { number: u32 },
     /// Rows of tiers, at all levels.
     Tiers,
@@ -85,7 +86,7 @@ impl SnapshotWriter {
         progress: &(dyn Fn(i64) + Send + Sync),
     ) -> Result<Written> {
         let parts = stream::iter((0u32..).zip(buckets).filter(|(_, rows)| rows.bytes > 0));
-        let mut parts = std::pin::pin!(parts.map(|(bucket, rows)| self.bucket(bucket, rows, local)).buffered(self.threads));
+        let mut parts = std::pin::pin!(parts.map(|(bucket, rows)| self.written(bucket, rows, local)).buffered(self.threads));
         let mut written = Written::default();
         while let Some(part) = parts.try_next().await? {
             let Some(part) = part else { continue };
@@ -97,6 +98,29 @@ impl SnapshotWriter {
             progress(written.rows);
         }
         Ok(written)
+    }
+
+    async fn written(&self, bucket: u32, rows: BucketRows, local: Option<&LocalEdges>) -> Result<Option<WrittenBucket>> {
+        match self.rows {
+            Rows::Slice { .. } => self.unsorted(bucket, rows).await.map(Some),
+            Rows::Events | Rows::Tiers => self.bucket(bucket, rows, local).await,
+        }
+    }
+
+    /// Writes the rows of a bucket as they are.
+    async fn unsorted(&self, bucket: u32, mut rows: BucketRows) -> Result<WrittenBucket> {
+        let mut open = self.open(bucket, None).await?;
+        for batch in std::mem::take(&mut rows.in_memory) {
+            open.push_batch(&batch).await?;
+        }
+        let (send, mut spilled) = mpsc::channel(2);
+        let gone = |_| Error::internal("the writer of a bucket is gone");
+        let reading = tokio::task::spawn_blocking(move || rows.read_spilled(&mut |batch| send.blocking_send(batch).map_err(gone)));
+        while let Some(batch) = spilled.recv().await {
+            open.push_batch(&batch).await?;
+        }
+        reading.await??;
+        open.finish().await
     }
 
     /// Sorts a bucket and writes its rows as they come.
@@ -197,6 +221,12 @@ impl OpenBucket {
         self.local = local?;
         failpoint::hit("run.bucket")?;
         self.rows += rows.len() as i64;
+        Ok(())
+    }
+
+    async fn push_batch(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.writer.push(batch).await?;
+        self.rows += batch.num_rows() as i64;
         Ok(())
     }
 

@@ -108,7 +108,7 @@ async fn slices_are_listed_with_what_deletes_them() {
         status,
         ended_at,
         strategy: Some(types::Strategy::Full),
-        draft: Some(catalog::RunDraft { path: "draft".into(), bytes: 1, checksum: 2, events: 3, resumed: 0 }),
+        draft: Some(catalog::RunDraft { path: "draft".into(), bytes: 1, checksum: 2, events: 3, resumed: 0, format: 1 }),
         ..RunRecord::requested(view.into(), 1)
     };
     let now = now();

@@ -17,10 +17,10 @@ pub use decide::{
 };
 pub use records::{
     AlertProgress, AlertRunner, AlertTransition, AlertVersion, CheckpointRange, CheckpointRecord, CommittedTransition, Comparison,
-    DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord, IngestRecord, LeaseRecord, LiveVersion, NewLease,
-    NewWorker, OpenAlert, OpenAlertCount, OpenAlertName, OpenKey, ParameterRecord, PartitionRecord, PauseRecord, ReplayedDeadLetters,
-    Revision, Role, RunDraft, RunRecord, RunStatus, ScramKeys, SinkClaim, SinkRange, SinkSwitch, SnapshotRecord, StateDifference,
-    TokenLimits, TokenRecord, TransitionPlace, TransitionsAfter, WorkerRecord,
+    DRAFT_FORMAT, DamageRecord, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord, IngestRecord, LeaseRecord, LiveVersion,
+    NewLease, NewWorker, OpenAlert, OpenAlertCount, OpenAlertName, OpenKey, ParameterRecord, PartitionRecord, PauseRecord,
+    ReplayedDeadLetters, Revision, Role, RunDraft, RunRecord, RunStatus, ScramKeys, SinkClaim, SinkRange, SinkSwitch, SnapshotRecord,
+    StateDifference, TokenLimits, TokenRecord, TransitionPlace, TransitionsAfter, WorkerRecord,
 };
 pub use sql::Catalog;
 pub use state::{CatalogState, Checkpoints, DefinitionVersions, Files};

@@ -22,7 +22,7 @@ pub use alert::{
 pub use checkpoint::{CheckpointRange, CheckpointRecord};
 pub use parameter::ParameterRecord;
 pub use pause::{PauseRecord, SinkClaim, SinkRange, SinkSwitch};
-pub use run::{Comparison, RunDraft, RunRecord, RunStatus, StateDifference};
+pub use run::{Comparison, DRAFT_FORMAT, RunDraft, RunRecord, RunStatus, StateDifference};
 pub use token::{Role, ScramKeys, TokenLimits, TokenRecord};
 
 /// A number that grows by one with every commit and totally orders the catalog states.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use types::Strategy;
 use types::tiles::Micros;
 
-use crate::{CatalogState, RunDraft, RunRecord, RunStatus};
+use crate::{CatalogState, DRAFT_FORMAT, RunDraft, RunRecord, RunStatus};
 
 /// How long after its run's end a draft may be taken up: well before the collector gives up on its files.
 pub(super) const TAKEN_UP_WITHIN: Duration = Duration::from_secs(23 * 60 * 60);
@@ -15,7 +15,7 @@ pub(super) const TAKEN_UP_WITHIN: Duration = Duration::from_secs(23 * 60 * 60);
 pub fn draft_to_resume<'s>(state: &'s CatalogState, view: &str, version: u32, now: Micros) -> Option<&'s RunDraft> {
     let last = last_recomputation(state, view, version)?;
     let is_recent = last.ended_at.is_none_or(|at| at > now.saturating_sub(TAKEN_UP_WITHIN.as_micros() as Micros));
-    last.draft.as_ref().filter(|_| is_unfinished(last) && is_recent)
+    last.draft.as_ref().filter(|draft| draft.format == DRAFT_FORMAT && is_unfinished(last) && is_recent)
 }
 
 /// Whether a view version has a draft that a recomputation is at work on, or may go on with.

@@ -79,7 +79,13 @@ pub struct RunDraft {
     pub events: i64,
     /// How many of these an earlier run had read.
     pub resumed: i64,
+    /// What its states are; those of another format are not gone on with.
+    #[serde(default)]
+    pub format: u32,
 }
+
+/// The format of drafts whose states are stored as they were aggregated. Before, they were sorted and rolled up.
+pub const DRAFT_FORMAT: u32 = 1;
 
 /// A recomputation from the archive, or a replay, compared with the states that incremental runs had kept up to the
 /// same cut.

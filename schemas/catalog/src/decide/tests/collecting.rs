@@ -330,7 +330,7 @@ fn a_draft_is_kept_while_a_recomputation_may_go_on_with_it() {
     let slice = |run: u128| ObjectName::SliceBucket { view: "v".into(), version: 1, run: id(run), slice: 0, bucket: 0 };
     let bucket = ObjectName::Bucket { view: "v".into(), version: 1, run: id(1), bucket: 0 };
     let listed = [slice(1), bucket.clone(), ObjectName::SliceBucket { view: "w".into(), version: 1, run: id(1), slice: 0, bucket: 0 }];
-    let draft = RunDraft { path: "draft".into(), bytes: 1, checksum: 2, events: 3, resumed: 0 };
+    let draft = RunDraft { path: "draft".into(), bytes: 1, checksum: 2, events: 3, resumed: 0, format: 1 };
     let recomputing = |number, status, draft: Option<&RunDraft>| RunRecord {
         strategy: Some(types::Strategy::Full),
         ended_at: Some(NOW - hour),
@@ -355,6 +355,9 @@ fn a_draft_is_kept_while_a_recomputation_may_go_on_with_it() {
         let state = CatalogState { runs, orphaned_before: NOW - 24 * hour, ..CatalogState::default() };
         assert_eq!(draft_to_resume(&state, "v", 1, NOW), is_kept.then_some(&draft), "{:?}", state.runs);
         assert_eq!(draft_to_resume(&state, "v", 2, NOW), None);
+        let older = |run: &RunRecord| RunRecord { draft: run.draft.clone().map(|draft| RunDraft { format: 0, ..draft }), ..run.clone() };
+        let of_older = CatalogState { runs: state.runs.iter().map(older).collect(), ..state.clone() };
+        assert_eq!(draft_to_resume(&of_older, "v", 1, NOW), None, "its states are of another format");
         let given_up = orphans(&state, &listed);
         assert_eq!(given_up.contains(&&listed[0]), !is_kept, "{:?}", state.runs);
         assert!(given_up.contains(&&bucket) && given_up.contains(&&listed[2]), "what no draft has is given up");
@@ -389,7 +392,7 @@ fn what_runs_left_is_looked_for_a_minute_after_they_ended_without_a_snapshot() {
     let slice = ObjectName::Draft { view: "v".into(), version: 1, run: id(7), slice: 0 };
     let listed = [slice, ObjectName::Manifest { view: "v".into(), version: 1, run: id(7) }];
     assert_eq!(orphans(&state, &listed), [&listed[0]]);
-    let draft = Some(RunDraft { path: "draft".into(), bytes: 1, checksum: 2, events: 3, resumed: 0 });
+    let draft = Some(RunDraft { path: "draft".into(), bytes: 1, checksum: 2, events: 3, resumed: 0, format: 1 });
     let failed = full(RunRecord { draft, ..ended(8, RunStatus::Failed, NOW - 5 * minute) });
     let state = CatalogState { runs: [vec![failed], state.runs].concat(), ..state };
     assert_eq!(found(&state), [0; 0]);

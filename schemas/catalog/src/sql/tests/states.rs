@@ -69,7 +69,7 @@ async fn every_record_is_read_back_as_it_was_written(test: &TestCatalog) {
         tiers: 7,
         peak_resident_bytes: 8,
         comparison: Some(comparison(2, None)),
-        draft: Some(RunDraft { path: "d".into(), bytes: 9, checksum: u32::MAX, events: 10, resumed: 11 }),
+        draft: Some(RunDraft { path: "d".into(), bytes: 9, checksum: u32::MAX, events: 10, resumed: 11, format: 1 }),
         beside: true,
         error: Some("out of memory".into()),
         ..run("v")
@@ -221,7 +221,7 @@ async fn a_state_holds_the_newest_run_that_was_compared(test: &TestCatalog) {
 
 /// However many runs follow it, a recomputation that was not finished is known: the next one goes on with it.
 async fn a_state_holds_the_newest_recomputation(test: &TestCatalog) {
-    let draft = RunDraft { path: "d".into(), bytes: 9, checksum: 1, events: 10, resumed: 0 };
+    let draft = RunDraft { path: "d".into(), bytes: 9, checksum: 1, events: 10, resumed: 0, format: 1 };
     let recomputed = |version, draft: Option<RunDraft>| {
         let strategy = Some(types::Strategy::Full);
         RunRecord { version, status: RunStatus::Failed, strategy, draft, ended_at: Some(1), ..run("v") }
