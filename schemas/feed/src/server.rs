@@ -39,8 +39,8 @@ const MOST_CONNECTIONS: usize = 2 * MOST_SUBSCRIBERS;
 /// This many connections may be on their way to being encrypted.
 const MOST_HANDSHAKES: usize = 64;
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
-/// A connection in which nothing comes is closed after this time.
-const FIRST_BYTES_WITHIN: Duration = Duration::from_secs(10);
+/// A connection in which not even the preface of HTTP/2 comes is closed after this time.
+const PREFACE_WITHIN: Duration = Duration::from_secs(10);
 /// A node that does not answer such a ping is gone.
 const ALIVE_EVERY: Duration = Duration::from_secs(2);
 const ALIVE_WITHIN: Duration = Duration::from_secs(4);
@@ -123,9 +123,9 @@ fn connections(listener: TcpListener, tls: Option<ServerTls>, most: usize) -> im
 
 async fn open(stream: TcpStream, place: OwnedSemaphorePermit, tls: Option<ServerTls>) -> Option<FeedConnection> {
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return Some(FeedConnection::accepted(stream, place, FIRST_BYTES_WITHIN)) };
+    let Some(tls) = tls else { return Some(FeedConnection::accepted(stream, place, PREFACE_WITHIN)) };
     match tokio::time::timeout(HANDSHAKE_WITHIN, TlsAcceptor::from(tls.config()).accept(stream)).await {
-        Ok(Ok(stream)) => Some(FeedConnection::accepted(stream, place, FIRST_BYTES_WITHIN)),
+        Ok(Ok(stream)) => Some(FeedConnection::accepted(stream, place, PREFACE_WITHIN)),
         Ok(Err(error)) => {
             debug!(%error, "a connection of a node is not encrypted");
             None

@@ -23,13 +23,22 @@ use types::{Error, Result};
 /// How gRPC names itself (ALPN).
 pub(crate) const ALPN: &str = "h2";
 
+/// How many bytes the preface of HTTP/2 has, with which every client begins.
+const PREFACE_BYTES: usize = 24;
+
 /// A connection, whichever it is.
 pub(crate) struct FeedConnection {
     stream: Box<dyn Stream>,
-    /// While nothing has come from a client: until when it has to.
-    first_bytes_due: Option<Pin<Box<Sleep>>>,
+    /// While a client has not sent its whole preface.
+    preface: Option<AwaitedPreface>,
     /// Its place among those of a server.
     _place: Option<OwnedSemaphorePermit>,
+}
+
+/// What is still to come of a preface, and until when. HTTP/2 asks a client whether it is alive only after it.
+struct AwaitedPreface {
+    bytes: usize,
+    due: Pin<Box<Sleep>>,
 }
 
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -39,17 +48,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 impl FeedConnection {
     /// To a server.
     pub(crate) fn new(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
-        Self { stream: Box::new(stream), first_bytes_due: None, _place: None }
+        Self { stream: Box::new(stream), preface: None, _place: None }
     }
 
-    /// From a client, which has this time to send its first bytes.
+    /// From a client, which has this time to send its preface.
     pub(crate) fn accepted(
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         place: OwnedSemaphorePermit,
-        first_bytes_within: Duration,
+        preface_within: Duration,
     ) -> Self {
-        let first_bytes_due = Some(Box::pin(tokio::time::sleep(first_bytes_within)));
-        Self { stream: Box::new(stream), first_bytes_due, _place: Some(place) }
+        let preface = AwaitedPreface { bytes: PREFACE_BYTES, due: Box::pin(tokio::time::sleep(preface_within)) };
+        Self { stream: Box::new(stream), preface: Some(preface), _place: Some(place) }
     }
 }
 
@@ -60,13 +69,15 @@ impl Connected for FeedConnection {
 }
 
 impl AsyncRead for FeedConnection {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if read.is_ready() {
-            self.first_bytes_due = None;
-        } else if let Some(first_bytes_due) = &mut self.first_bytes_due
-            && first_bytes_due.as_mut().poll(context).is_ready()
-        {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.stream).poll_read(context, buffer);
+        let Some(preface) = &mut this.preface else { return read };
+        preface.bytes = preface.bytes.saturating_sub(buffer.filled().len() - before);
+        if preface.bytes == 0 {
+            this.preface = None;
+        } else if read.is_pending() && preface.due.as_mut().poll(context).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         read
@@ -173,19 +184,26 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_client_that_sends_nothing_is_disconnected_and_one_that_has_sent_something_may_be_silent() {
+    async fn a_client_that_does_not_send_its_whole_preface_is_disconnected_and_one_that_has_may_be_silent() {
         let accepted = |stream: DuplexStream| {
             let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
             FeedConnection::accepted(stream, place, Duration::ZERO)
         };
-        let (_silent, server) = duplex(2);
-        let read = tokio::time::timeout(Duration::from_secs(60), accepted(server).read_u8()).await;
-        assert_eq!(read.expect("timed out: it is not disconnected").unwrap_err().kind(), io::ErrorKind::TimedOut);
+        for bytes in [0, 1, PREFACE_BYTES - 1] {
+            let (mut client, server) = duplex(PREFACE_BYTES);
+            client.write_all(&vec![b'a'; bytes]).await.unwrap();
+            let mut connection = accepted(server);
+            for _ in 0..bytes {
+                assert_eq!(connection.read_u8().await.unwrap(), b'a');
+            }
+            let read = tokio::time::timeout(Duration::from_secs(60), connection.read_u8()).await;
+            assert_eq!(read.expect("timed out: it is not disconnected").unwrap_err().kind(), io::ErrorKind::TimedOut, "{bytes} bytes");
+        }
 
-        let (mut client, server) = duplex(2);
-        client.write_all(b"ab").await.unwrap();
+        let (mut client, server) = duplex(PREFACE_BYTES);
+        client.write_all(&[b'a'; PREFACE_BYTES]).await.unwrap();
         let mut connection = accepted(server);
-        assert_eq!((connection.read_u8().await.unwrap(), connection.read_u8().await.unwrap()), (b'a', b'b'));
+        connection.read_exact(&mut [0; PREFACE_BYTES]).await.unwrap();
         assert!(tokio::time::timeout(Duration::from_millis(20), connection.read_u8()).await.is_err(), "it is disconnected");
     }
 
