@@ -113,10 +113,10 @@ impl Evaluation {
     /// room for them; without it, the read view cannot be evaluated.
     pub(crate) async fn index_edges(&mut self, read_view: &ReadView, outbox: &Outbox<'_>) -> Result<bool> {
         let loaded = read_view.view(&self.plan.view.view)?;
-        for rows in self.reverse.lacking(read_view, loaded)? {
-            if !self.reverse.add(loaded, rows)? {
-                return Ok(false);
-            }
+        let lacking = self.reverse.lacking(read_view, loaded, &|| outbox.held.note_progress())?;
+        let Some(lacking) = lacking else { return Ok(false) };
+        for rows in lacking {
+            self.reverse.add(loaded, rows)?;
             note_progress(outbox).await?;
         }
         Ok(true)

@@ -29,7 +29,7 @@ const MOST_KEYS: usize = 100_000;
 pub struct ReverseIndex {
     /// A chunk stays in memory as long as it is here, so that no other one has its address.
     chunks: HashMap<ChunkAddress, ReverseEdges>,
-    /// Their bytes.
+    /// Their bytes, and those of the chunks that are still to be indexed.
     reserved: MemoryReservation,
 }
 
@@ -42,12 +42,17 @@ impl ReverseIndex {
         Self { chunks: HashMap::new(), reserved: MemoryConsumer::new("ReverseIndex").register(pool) }
     }
 
-    /// Drops the chunks that the view does not have any more. Returns those that are not indexed yet.
+    /// Drops the chunks that the view does not have any more. Returns those that are not indexed yet, and takes the
+    /// memory for all of them at once: an index that has no room in the end must not keep it from others meanwhile.
     ///
-    /// Errors: `Unavailable` while the snapshot is being copied.
-    pub fn lacking(&mut self, read_view: &ReadView, view: &LoadedView) -> Result<Vec<StateRows>> {
+    /// `None` if there is no room: then the index is empty, because a part of it is of no use.
+    ///
+    /// `cancel_check` is called before the edges of each such chunk are counted.
+    ///
+    /// Errors: `Unavailable` while the snapshot is being copied, and those of `cancel_check`.
+    pub fn lacking(&mut self, read_view: &ReadView, view: &LoadedView, cancel_check: &CancelCheck<'_>) -> Result<Option<Vec<StateRows>>> {
         if view.live.plan.links().is_none() {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         }
         let of_snapshot = view.snapshot.as_ref().map_or(Ok(Vec::new()), |snapshot| snapshot.runs())?;
         let of_layers = view.layers.iter().flat_map(|layer| layer.run.chunks());
@@ -56,21 +61,24 @@ impl ReverseIndex {
         let mut present: HashMap<ChunkAddress, &StateRows> =
             chunks.filter(|rows| !rows.is_empty()).map(|rows| (address(rows), rows)).collect();
         self.chunks.retain(|address, _| present.remove(address).is_some());
-        self.reserved.resize(self.chunks.values().map(ReverseEdges::bytes).sum());
-        Ok(present.into_values().cloned().collect())
-    }
-
-    /// Indexes a chunk. Returns false if there is no room for it: then the index is empty, because a part of it is of
-    /// no use.
-    pub fn add(&mut self, view: &LoadedView, rows: StateRows) -> Result<bool> {
-        let codec = &view.live.codec;
-        if self.reserved.try_grow(ReverseEdges::bytes_for(codec, &rows)?).is_err() {
+        let lacking: Vec<StateRows> = present.into_values().cloned().collect();
+        let mut needed_bytes: usize = self.chunks.values().map(ReverseEdges::bytes).sum();
+        for rows in &lacking {
+            cancel_check()?;
+            needed_bytes += ReverseEdges::bytes_for(&view.live.codec, rows)?;
+        }
+        if self.reserved.try_resize(needed_bytes).is_err() {
             self.chunks = HashMap::new();
             self.reserved.free();
-            return Ok(false);
+            return Ok(None);
         }
-        self.chunks.insert(address(&rows), ReverseEdges::new(codec, links(view)?, rows)?);
-        Ok(true)
+        Ok(Some(lacking))
+    }
+
+    /// Indexes a chunk that was lacking.
+    pub fn add(&mut self, view: &LoadedView, rows: StateRows) -> Result<()> {
+        self.chunks.insert(address(&rows), ReverseEdges::new(&view.live.codec, links(view)?, rows)?);
+        Ok(())
     }
 
     /// The bytes that it takes.

@@ -48,7 +48,9 @@ fn index_within(limit_bytes: usize) -> ReverseIndex {
 
 /// Indexes what is not indexed yet. Returns whether there is room for it.
 fn brought_up_to(index: &mut ReverseIndex, read_view: &ReadView, view: &LoadedView) -> bool {
-    index.lacking(read_view, view).unwrap().into_iter().all(|rows| index.add(view, rows).unwrap())
+    let Some(lacking) = index.lacking(read_view, view, &|| Ok(())).unwrap() else { return false };
+    lacking.into_iter().for_each(|rows| index.add(view, rows).unwrap());
+    true
 }
 
 fn every_key(read_view: &ReadView, view: &LoadedView) -> BTreeSet<Arc<[u8]>> {
@@ -189,7 +191,7 @@ async fn an_edge_that_is_seen_again_while_it_is_live_changes_no_key_unless_event
         assert!(brought_up_to(&mut index, &read_view, view));
         let keys = keys_since(&read_view, view, (&position, t), &index, &|| Ok(())).unwrap().unwrap();
         assert_eq!(keys.len(), expected, "{} at {}", view.live.name, format_timestamp(t));
-        assert!(index.lacking(&read_view, view).unwrap().is_empty());
+        assert_eq!(index.lacking(&read_view, view, &|| Ok(())).unwrap().map(|lacking| lacking.len()), Some(0));
     }
 }
 
@@ -252,6 +254,14 @@ async fn indexes_share_a_limit_and_one_without_room_takes_none() {
     assert_eq!((one.bytes(), pool.reserved()), (4 * 16, 4 * 16));
     assert!(!brought_up_to(&mut other, first, of_first));
     assert_eq!((other.bytes(), pool.reserved()), (0, 4 * 16));
+    // While chunks are still to be indexed, no other index gets their room.
+    one.chunks.clear();
+    let lacking = one.lacking(second, of_second, &|| Ok(())).unwrap().expect("it has its room already").len();
+    assert_eq!((one.bytes(), pool.reserved()), (4 * 16, 4 * 16));
+    assert!(other.lacking(first, of_first, &|| Ok(())).unwrap().is_none());
+    // What was not indexed to the end is indexed the next time.
+    assert!(brought_up_to(&mut one, second, of_second));
+    assert_eq!((one.chunks.len(), one.bytes(), pool.reserved()), (lacking, 4 * 16, 4 * 16));
     // What the view has no more takes nothing.
     assert!(brought_up_to(&mut one, first, of_first));
     assert_eq!((one.bytes(), pool.reserved()), (3 * 16, 3 * 16));
@@ -286,6 +296,7 @@ async fn what_is_read_of_few_keys_can_be_ended_before_each_batch_of_edges() {
     for is_lost in [true, false] {
         let cancel_check = || if is_lost { Err(Error::conflict("the lease is lost")) } else { Ok(()) };
         assert_eq!(keys_since(&read_view, view, (&position, NOW), &index, &cancel_check).is_err(), is_lost);
+        assert_eq!(index_within(usize::MAX).lacking(&read_view, view, &cancel_check).is_err(), is_lost);
     }
 }
 
