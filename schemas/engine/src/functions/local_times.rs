@@ -16,7 +16,7 @@ use arrow::error::ArrowError;
 use arrow::temporal_conversions::as_datetime;
 use chrono::{Days, LocalResult, Months, NaiveDateTime, Offset, TimeDelta, TimeZone, Utc};
 use datafusion::common::{Result, ScalarValue, exec_err};
-use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use types::tiles::Micros;
 
 const UTC: &str = "UTC";
@@ -155,6 +155,14 @@ impl ScalarUDFImpl for InZone {
             (Computed::Sum | Computed::Difference, [time, _]) => Ok(time.clone()),
             (_, others) => exec_err!("{} was called with {} arguments", self.name(), others.len()),
         }
+    }
+
+    /// As the operator's or the cast's: it can be NULL where an argument can.
+    fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let types: Vec<DataType> = arguments.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        let is_safe = matches!(self.computed, Computed::Instant { safe: true, .. });
+        let is_nullable = is_safe || arguments.arg_fields.iter().any(|field| field.is_nullable());
+        Ok(Arc::new(Field::new(self.name(), self.return_type(&types)?, is_nullable)))
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {

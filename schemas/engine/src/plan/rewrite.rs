@@ -4,7 +4,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Union};
 
 /// Changes every expression of the plan and of its subqueries, from the leaves up. `change` gets an expression and the
 /// columns that it can name. Columns keep their names.
@@ -27,6 +27,15 @@ fn in_node(node: LogicalPlan, change: &impl Fn(Expr, &DFSchema) -> Result<Transf
     // The type of an expression, here or below, may have changed.
     node.map_data(|node| match node {
         LogicalPlan::Values(values) if has_changed => LogicalPlanBuilder::values(values.values)?.build(),
+        LogicalPlan::Union(union) if lacks_nulls(&union) => Ok(LogicalPlan::Union(Union::try_new_with_loose_types(union.inputs)?)),
         other => other.recompute_schema(),
     })
+}
+
+/// Whether a column of a union is said never to be NULL, and one of its inputs may be NULL there now. DataFusion keeps
+/// the schema of a union that it computes anew, and then does not plan an aggregate over it.
+fn lacks_nulls(union: &Union) -> bool {
+    let may_be_null =
+        |column: usize| union.inputs.iter().any(|input| input.schema().fields().get(column).is_some_and(|of| of.is_nullable()));
+    union.schema.fields().iter().enumerate().any(|(column, field)| !field.is_nullable() && may_be_null(column))
 }

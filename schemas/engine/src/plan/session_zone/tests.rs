@@ -1,4 +1,4 @@
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch, TimestampMicrosecondArray};
 use arrow::util::display::array_value_to_string;
 
 use super::*;
@@ -114,6 +114,28 @@ async fn columns_keep_their_names_and_groups_are_those_of_the_zone() {
     let days = format!("SELECT date_trunc('day', ts) AS day, count(*) AS n FROM {events} GROUP BY date_trunc('day', ts) ORDER BY day");
     let expected = ["2026-03-27T23:00:00Z", "1", "2026-03-28T23:00:00Z", "2", "2026-03-29T22:00:00Z", "1"];
     assert_eq!(asked(&session("Europe/Berlin"), &days).await.unwrap(), expected);
+}
+
+/// UNION is an aggregate over a union, in which a time that is never NULL was one before the zone was taken into account.
+#[tokio::test]
+async fn what_is_never_null_can_be_united_in_the_zone() {
+    let berlin = session("Europe/Berlin");
+    let ts: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![1_774_744_200_000_000]).with_timezone(UTC));
+    berlin.register_batch("events", RecordBatch::try_from_iter_with_nullable([("ts", ts, false)]).unwrap()).unwrap();
+    for (expression, may_be_null) in [
+        ("date_trunc('day', ts)", false),
+        ("ts + INTERVAL '1 day'", false),
+        ("ts::DATE::TIMESTAMPTZ", false),
+        ("TRY_CAST(ts::TEXT AS TIMESTAMPTZ)", true),
+        // DataFusion's function says so.
+        ("ts::TIMESTAMP", true),
+    ] {
+        let one = format!("SELECT {expression} AS found FROM events");
+        let plan = berlin.sql(&one).await.unwrap().into_optimized_plan().unwrap();
+        assert_eq!(plan.schema().field(0).is_nullable(), may_be_null, "{expression}");
+        let united = asked(&berlin, &format!("{one} UNION {one}")).await;
+        assert_eq!(united.map(|found| found.len()), Ok(1), "{expression}");
+    }
 }
 
 /// DataFusion takes what has no local time for one past the end of the frame, and counts all rows.
