@@ -13,6 +13,9 @@ use crate::sabotage::Sabotage;
 use crate::views::streams_of;
 use crate::world::{Content, Fault, Positions};
 
+/// The most steps that a recomputation takes beside reading the archive.
+const LONGEST: usize = 80;
+
 /// Recomputes, and publishes under the version's lease, which is released meanwhile.
 pub async fn recompute_beside<'c>(held: &mut HeldLease<'c>, state: &CatalogState, run: RunRecord) -> Result<()> {
     let ctx = held.ctx;
@@ -39,6 +42,11 @@ async fn under<'c>(held: &mut HeldLease<'c>, aside: &mut HeldLease<'c>, state: &
     ctx.commit(Commit { id: ctx.sim.id(), expect, add: vec![Add::Run(run.clone())], ..Commit::default() }).await?;
     held.release().await?;
     let positions = recomputed(aside, state, &RunRecord { cut: Some(cut.clone()), ..run.clone() }).await?;
+    // It takes long, while others run and what they have published is compacted.
+    for _ in 0..ctx.sim.pick(LONGEST) {
+        ctx.step("recomputes").await;
+        aside.keep().await?;
+    }
     let base = ctx.put(named(&run), Content::Bucket(positions)).await?;
     *held = version_lease(ctx, aside, &run).await?;
     ctx.step("begins again").await;
