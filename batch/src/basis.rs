@@ -7,8 +7,10 @@ use catalog::{CatalogState, DefinitionStatus, RunRecord, RunStatus};
 use committed::registry::LiveView;
 use storage::Manifest;
 use types::Strategy;
+use types::files::ObjectName;
 use types::tiles::{CLOCKS_DIFFER, EdgesFrom, Floors, Level, Micros, micros};
 use types::vector::Vector;
+use uuid::Uuid;
 
 use crate::mode::RunMode;
 
@@ -130,6 +132,12 @@ fn lacks_tiles(before: &Manifest, view: &LiveView, t: Micros) -> bool {
 pub(crate) fn is_lost(state: &CatalogState, path: &str) -> bool {
     let named = state.files.get(path).is_some_and(|file| !file.marked_for_deletion);
     !named || state.damages.iter().any(|damage| damage.path == path)
+}
+
+/// The same for a run, which may have written the file itself: then the catalog does not name it yet.
+pub(crate) fn is_lost_to(run: Uuid, state: &CatalogState, path: &str) -> bool {
+    let is_own = path.parse().is_ok_and(|name: ObjectName| name.run() == Some(run));
+    !is_own && is_lost(state, path)
 }
 
 /// Returns how many gaps of a view's streams begin before a cut. One that is recorded later may be of events that

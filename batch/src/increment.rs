@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use catalog::{CatalogState, CheckpointRecord, RunRecord, SnapshotFiles, checkpoints_after};
+use catalog::{CheckpointRecord, RunRecord, SnapshotFiles, checkpoints_after};
 use committed::lacking::events_of;
 use committed::registry::LiveView;
 use storage::{LeftOut, Manifest, MaterialisedJoin, Tier};
@@ -21,7 +21,7 @@ use types::tiles::{EdgesFrom, Micros};
 use types::{ErrorKind, Result};
 
 use crate::attempt::{Attempt, NewSnapshot};
-use crate::basis::{greater, is_lost, later};
+use crate::basis::{greater, is_lost_to, later};
 use crate::bucket_count::delta_bucket_count;
 use crate::bucket_partitioner::BucketRows;
 use crate::context::RunContext;
@@ -44,7 +44,8 @@ pub(crate) enum Incremented {
 /// Makes a snapshot of the one `before` and what was committed since, with the states of new checkpoints from there.
 pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, from: StatesFrom, context: &RunContext<'_>) -> Result<Incremented> {
     let checkpoints = checkpoints_after(attempt.state, &attempt.view.streams(), &before.cut)?;
-    if is_nothing_new(&checkpoints, (attempt.state, &attempt.view), &before, attempt.inputs.t) {
+    let is_lost = |path: &str| is_lost_to(attempt.run.id, attempt.state, path);
+    if is_nothing_new(&checkpoints, &attempt.view, (&before, attempt.inputs.t), is_lost) {
         return Ok(Incremented::Nothing);
     }
     let events = events_of(attempt.state, &attempt.view, &checkpoints);
@@ -116,11 +117,11 @@ impl SnapshotAddition {
 /// Whether the snapshot before holds everything, time has changed nothing of it, and its join is whole.
 pub(crate) fn is_nothing_new(
     checkpoints: &[&CheckpointRecord],
-    (state, view): (&CatalogState, &LiveView),
-    before: &Manifest,
-    t: Micros,
+    view: &LiveView,
+    (before, t): (&Manifest, Micros),
+    is_lost: impl Fn(&str) -> bool,
 ) -> bool {
-    let has_lost_part = before.joined.iter().flat_map(|joined| &joined.files).any(|file| is_lost(state, &file.path));
+    let has_lost_part = before.joined.iter().flat_map(|joined| &joined.files).any(|file| is_lost(&file.path));
     checkpoints.is_empty() && !has_lost_part && !is_outlived(before, view, t) && !is_join_due(view, before.joined.as_ref(), t)
 }
 

@@ -37,7 +37,7 @@ mod copies;
 mod expired;
 mod local;
 
-use crate::basis::is_lost;
+use crate::basis::is_lost_to;
 use changed::{Added, JoinChanges, JoinTimes, by_part, changed, keys_of};
 pub(crate) use copies::CopiedTier;
 pub use copies::LocalCopies;
@@ -125,7 +125,7 @@ impl Join {
     fn changes(&self, state: &CatalogState, joined: &MaterialisedJoin, changed: Option<EdgeStarts>) -> Option<JoinChanges> {
         let EdgeStarts { near, far } = changed?;
         let near = if_readable(by_part(&self.view, near, self.edges.parts()))?;
-        let lost = joined.files.iter().filter(|file| is_lost(state, &file.path)).map(|file| file.bucket).collect();
+        let lost = joined.files.iter().filter(|file| is_lost_to(self.run, state, &file.path)).map(|file| file.bucket).collect();
         Some(JoinChanges { near, far, joined: joined.clone(), lost })
     }
 

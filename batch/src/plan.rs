@@ -13,7 +13,7 @@ use types::vector::Vector;
 use types::{Result, Strategy};
 
 use crate::attempt::{manifest_before, view_of};
-use crate::basis::{Basis, is_compared};
+use crate::basis::{Basis, is_compared, is_lost};
 use crate::decide::{RunInputs, RunTime, version_to_run};
 use crate::due_tiers::first_due;
 use crate::from_checkpoints::countable;
@@ -118,7 +118,7 @@ fn incremental(
     inputs: RunInputs,
 ) -> Result<RunPlan> {
     let checkpoints = checkpoints_after(state, &live.streams(), &before.cut)?;
-    let skipped = is_nothing_new(&checkpoints, (state, live), before, inputs.t);
+    let skipped = is_nothing_new(&checkpoints, live, (before, inputs.t), |path| is_lost(state, path));
     let tiers: Vec<&Tier> = before.tiers().collect();
     let due = if skipped { &[] } else { &tiers[first_due(before, live, inputs.t)..] };
     let merged = FileTotals { files: due.iter().map(|tier| tier.files.len()).sum(), bytes: due.iter().map(|tier| tier.bytes()).sum() };
