@@ -71,7 +71,7 @@ impl<'a> Attempt<'a> {
         let mut is_beside = false;
         if let (Basis::Archive(_), Some(addable)) = (&basis, addable(state, &view, before.as_ref(), inputs.t)) {
             let is_asked_for = request.mode == RunMode::Full;
-            is_beside = (is_asked_for || !request.leaves_full_every) && context.leases.acquire_recompute().await?;
+            is_beside = (is_asked_for || !request.leaves_full_every) && context.leases.acquire_recompute(&inputs.cut).await?;
             if is_beside {
                 context.note_strategy(Strategy::Full);
                 context.step_aside(&batch.catalog, &run).await?;

@@ -4,18 +4,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use catalog::{Add, Catalog, CatalogState, Commit, Expect, RunDraft, RunRecord};
+use tracing::warn;
 use types::tiles::Clock;
-use types::{Error, Result, Strategy};
+use types::{ErrorKind, Result, Strategy};
 use uuid::Uuid;
 
 use crate::memory::Resident;
 use crate::progress::EventsRead;
-use crate::run_leases::RunLeases;
+use crate::run_leases::{LOOK, RunLeases};
 
 /// What every step of a run needs.
 pub(crate) struct RunContext<'a> {
     pub(crate) leases: &'a RunLeases,
-    /// Where it is told whether the run recomputes beside others.
+    /// Where it is noted whether other runs of the version may go on: the scheduler looks there.
     pub(crate) beside: &'a AtomicBool,
     pub(crate) clock: &'a Clock,
     /// Called with the number of rows written so far; while a replay reads, with the number of events read.
@@ -64,17 +65,17 @@ impl RunContext<'_> {
     /// Lets other runs of the version go on while this one recomputes, under the lease for that.
     pub(crate) async fn step_aside(&self, catalog: &Catalog, run: &RunRecord) -> Result<()> {
         let recording = self.recording.lock().await;
-        let held = self.leases.take_run().ok_or_else(|| Error::internal("a run without its lease"))?;
-        let now = (self.clock)();
-        let expect = vec![held.expect(now), self.leases.expect(now)?, Expect::Running { run: run.id }];
-        let commit = Commit { id: Uuid::now_v7(), expect, add: vec![Add::Run(self.so_far(run))], ..Commit::default() };
-        if let Err(error) = catalog.commit_with_retry(commit).await {
-            self.leases.put_run(held);
-            return Err(error);
-        }
+        let mut expect = self.leases.expect_all((self.clock)());
+        expect.push(Expect::Running { run: run.id });
+        let aside = RunRecord { beside: true, ..self.so_far(run) };
+        let commit = Commit { id: Uuid::now_v7(), expect, add: vec![Add::Run(aside)], ..Commit::default() };
+        catalog.commit_with_retry(commit).await?;
+        let held = self.leases.take_run();
         self.beside.store(true, Ordering::SeqCst);
         drop(recording);
-        self.leases.release_lease(held).await;
+        if let Some(held) = held {
+            self.leases.release_lease(held).await;
+        }
         Ok(())
     }
 
@@ -84,8 +85,15 @@ impl RunContext<'_> {
         let _recording = self.recording.lock().await;
         self.leases.put_run(held);
         self.beside.store(false, Ordering::SeqCst);
-        let now = (self.clock)();
-        let expect = [self.leases.expect(now)?].into_iter().chain(self.leases.expect_recompute(now)).collect();
-        catalog.begin_run(self.so_far(run), expect).await
+        // A catalog that does not answer for longer costs the run its leases.
+        loop {
+            match catalog.begin_run(self.so_far(run), self.leases.expect_all((self.clock)())).await {
+                Err(error) if error.kind() == ErrorKind::Unavailable => {
+                    warn!(view = %run.view, run = %run.id, %error, "a run could not go on under its version's lease; trying again")
+                }
+                begun => return begun,
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 }

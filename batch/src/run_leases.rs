@@ -4,12 +4,13 @@
 //! ```text
 //! run/v@1         |--|  held by other runs, one after the other  |-------| published
 //! recompute/v@1     |--------------------------------------------------|
+//! waiting/v@1                                                |-|  no other run begins
 //! ```
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use catalog::{Catalog, Expect, LeaseRecord, recompute_lease, run_lease};
+use catalog::{Catalog, Expect, LeaseRecord, recompute_lease, run_lease, waiting_lease};
 use engine::fresh::ViewVersion;
 use tracing::warn;
 use types::tiles::{Clock, Micros};
@@ -19,8 +20,9 @@ use types::{Error, ErrorKind, Result};
 use crate::layer::Batch;
 use crate::lease::{KeepLease, ProcessHold};
 
-/// How often a run that has recomputed looks whether the other run of its version has ended.
-const LOOK: Duration = Duration::from_millis(200);
+/// How often a run that has recomputed looks whether the other run of its version has ended, and whether a catalog that
+/// did not answer does.
+pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
 /// A lease that a run holds, to the exclusion of other runs of the process.
 pub(crate) struct RunLease {
@@ -29,7 +31,7 @@ pub(crate) struct RunLease {
 }
 
 impl RunLease {
-    pub(crate) fn expect(&self, now: Micros) -> Expect {
+    fn expect(&self, now: Micros) -> Expect {
         self.kept.expect(now)
     }
 }
@@ -50,7 +52,7 @@ struct Leases {
 }
 
 impl RunLeases {
-    /// Acquires the lease of a view version. `None` if another run has it.
+    /// Acquires the lease of a view version. `None` if another run has it, or waits for it.
     pub(crate) async fn acquire(batch: &Batch, version: ViewVersion, clock: &Clock, pin: Option<Vector>) -> Result<Option<RunLeases>> {
         let leases = RunLeases {
             catalog: batch.catalog.clone(),
@@ -60,36 +62,39 @@ impl RunLeases {
             version,
             leases: Mutex::new(Leases { run: None, recompute: None }),
         };
+        if leases.is_awaited().await? {
+            return Ok(None);
+        }
         let Some(run) = leases.acquire_run(pin).await? else { return Ok(None) };
         leases.put_run(run);
         Ok(Some(leases))
     }
 
-    /// Acquires the lease of the version again, however long other runs have it.
+    /// Acquires the lease of the version again, however long the run at hand has it. No other one gets it before.
     pub(crate) async fn acquire_run_again(&self) -> Result<RunLease> {
-        loop {
-            match self.acquire_run(None).await {
-                Ok(Some(run)) => return Ok(run),
-                Ok(None) => {}
-                Err(error) if error.kind() == ErrorKind::Unavailable => {
-                    warn!(view = %self.version.name, %error, "the lease of a run could not be acquired; trying again")
-                }
-                Err(error) => return Err(error),
-            }
-            tokio::time::sleep(LOOK).await;
+        let waiting = self.keep(&waiting_lease(&self.version.name, self.version.version), None).await;
+        let waiting = waiting.unwrap_or_else(|error| {
+            warn!(view = %self.version.name, %error, "other runs may begin before the one that waits for its lease");
+            None
+        });
+        let run = self.wait_for_run().await;
+        if let Some(waiting) = waiting {
+            self.release_lease(waiting).await;
         }
+        run
     }
 
-    /// Acquires the lease for recomputing beside other runs. False if another run has it.
-    pub(crate) async fn acquire_recompute(&self) -> Result<bool> {
+    /// Acquires the lease for recomputing beside other runs, up to a cut: the states that are committed after it are
+    /// kept, also where all views have them, because the run adds them at its end. False if another run has it.
+    pub(crate) async fn acquire_recompute(&self, cut: &Vector) -> Result<bool> {
         let name = recompute_lease(&self.version.name, self.version.version);
-        let lease = self.keep(&name, None).await?;
+        let lease = self.keep(&name, Some(cut.clone())).await?;
         let is_acquired = lease.is_some();
         lock(&self.leases).recompute = lease;
         Ok(is_acquired)
     }
 
-    /// From now on the run works under its other lease.
+    /// What is returned is to be released: the run goes on under its other lease.
     pub(crate) fn take_run(&self) -> Option<RunLease> {
         lock(&self.leases).run.take()
     }
@@ -117,9 +122,10 @@ impl RunLeases {
         Ok(Expect::Lease { name, owner, epoch, now })
     }
 
-    /// That no other run recomputes beside others meanwhile.
-    pub(crate) fn expect_recompute(&self, now: Micros) -> Option<Expect> {
-        lock(&self.leases).recompute.as_ref().map(|lease| lease.expect(now))
+    /// That the run still holds all its leases.
+    pub(crate) fn expect_all(&self, now: Micros) -> Vec<Expect> {
+        let leases = lock(&self.leases);
+        [&leases.run, &leases.recompute].into_iter().flatten().map(|lease| lease.expect(now)).collect()
     }
 
     pub(crate) async fn release(&self) {
@@ -137,6 +143,27 @@ impl RunLeases {
         let lease = kept.stop().await;
         if let Err(error) = self.catalog.release_lease(&lease).await {
             warn!(view = %self.version.name, lease = %lease.name, %error, "the lease of a run was not released and will expire");
+        }
+    }
+
+    /// Whether a recomputation waits for the version's lease.
+    async fn is_awaited(&self) -> Result<bool> {
+        let (name, now) = (waiting_lease(&self.version.name, self.version.version), (self.clock)());
+        let leases = self.catalog.leases(&name).await?;
+        Ok(leases.iter().any(|lease| lease.name == name && lease.expires_at > now && !self.catalog.is_dead(&lease.owner)))
+    }
+
+    async fn wait_for_run(&self) -> Result<RunLease> {
+        loop {
+            match self.acquire_run(None).await {
+                Ok(Some(run)) => return Ok(run),
+                Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::Unavailable => {
+                    warn!(view = %self.version.name, %error, "the lease of a run could not be acquired; trying again")
+                }
+                Err(error) => return Err(error),
+            }
+            tokio::time::sleep(LOOK).await;
         }
     }
 

@@ -22,7 +22,7 @@ pub use orphans::{ORPHAN_AGE, may_have_left_files, orphans, orphans_commit};
 pub(crate) use publish::cut_conflict;
 pub use publish::{
     DEAD_LETTER_REPLAYS, SnapshotFiles, abandoned, dropped_commit, failure_commit, pin_of_replay, pins_of_runs, publish_commit,
-    recompute_lease, run_lease, skipped_commit,
+    recompute_lease, run_lease, skipped_commit, waiting_lease,
 };
 pub use reads::StreamsRead;
 pub use redecode::{RedecodedFile, RedecodedStream, add_redecoded};

@@ -71,6 +71,12 @@ pub fn recompute_lease(view: &str, version: u32) -> String {
     format!("recompute/{view}@{version}")
 }
 
+/// Returns the name of the lease of a recomputation that waits for the [`run_lease`]. Meanwhile no other run of the
+/// version begins: where these follow each other closely, it would hardly ever find that lease free.
+pub fn waiting_lease(view: &str, version: u32) -> String {
+    format!("waiting/{view}@{version}")
+}
+
 /// Returns what the runs under way pin by their leases at `now`: what replays read.
 pub fn pins_of_runs(state: &CatalogState, now: Micros) -> impl Iterator<Item = &Vector> {
     let leases = state.leases.iter().filter(move |lease| lease.name.starts_with(RUNS) && lease.expires_at > now);
