@@ -24,6 +24,7 @@ use crate::basis::{gaps_before, why_other_states};
 use crate::compare::compare_recomputed;
 use crate::context::RunContext;
 use crate::decide::RunInputs;
+use crate::draft::Draft;
 use crate::full::recomputed;
 use crate::increment::{Incremented, increment};
 use crate::join::CopiedTier;
@@ -38,7 +39,7 @@ pub(crate) async fn recompute_beside(mut attempt: Attempt<'_>, request: &RunRequ
     let (batch, began_at) = (attempt.batch, (context.clock)());
     // Its files are the published snapshot's to keep or to leave: nothing is carried over from it.
     attempt.before = None;
-    let (base, draft) = Box::pin(recomputed(&mut attempt, context)).await?;
+    let (base, draft) = Box::pin(recomputed(&mut attempt, 0, context)).await?;
     context.made.store(true, Ordering::Relaxed);
     let comparison = match request.compare {
         true => compare_with_published(&attempt, (request, (context.clock)() - began_at), &base.manifest, context).await?,
@@ -62,7 +63,8 @@ pub(crate) async fn recompute_beside(mut attempt: Attempt<'_>, request: &RunRequ
         Incremented::NotPossible(why) => {
             info!(view = %last.view.name, run = %last.run.id, why, "what was committed meanwhile is recomputed as well");
             last.copies = None;
-            let (made, again) = Box::pin(recomputed(&mut last, context)).await?;
+            let first_slice = draft.as_ref().map_or(0, Draft::next_slice);
+            let (made, again) = Box::pin(recomputed(&mut last, first_slice, context)).await?;
             (made, again.or(draft))
         }
     };

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use catalog::{DRAFT_FORMAT, RunDraft, draft_to_resume};
+use catalog::{DRAFT_FORMAT, RunDraft, draft_to_resume, is_being_recomputed};
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::{Manifest, ObjectStorage, Tier, read_draft, write_draft};
 use tracing::{info, warn};
@@ -33,22 +33,27 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// A draft without a slice.
-    pub(crate) fn begin(attempt: &Attempt<'_>, context: &RunContext<'_>) -> Draft {
+    /// A draft without a slice, whose first one gets this number.
+    pub(crate) fn begin(attempt: &Attempt<'_>, next: u32, context: &RunContext<'_>) -> Draft {
         let base = Tier { pruned_at: Some(attempt.inputs.t), ..Tier::default() };
         let manifest = Manifest { cut: Vector::new(), base, ..attempt.empty_manifest((context.clock)()) };
-        Draft { manifest, next: 0, resumed: 0 }
+        Draft { manifest, next, resumed: 0 }
     }
 
-    /// What the last recomputation saved, if this run can go on with it. A linked view's run then goes on as of the
-    /// time at which that one began, as if it had only taken longer: links are left out by the events of all slices
-    /// alike.
+    /// What the last recomputation saved, if this run can go on with it: not if that one is still at work. A linked
+    /// view's run then goes on as of the time at which that one began, as if it had only taken longer: links are left
+    /// out by the events of all slices alike.
     ///
     /// Errors: `Unavailable` if the storage does not answer: to begin again would cost much, and the next attempt
     /// little.
     pub(crate) async fn resume(attempt: &mut Attempt<'_>, context: &RunContext<'_>) -> Result<Option<Draft>> {
         let (view, state) = (&attempt.view, attempt.state);
-        let Some(saved) = draft_to_resume(state, &view.name, view.version, (context.clock)()) else { return Ok(None) };
+        let now = (context.clock)();
+        // Whoever has the lease for it knows that no other run is.
+        if !attempt.is_beside && is_being_recomputed(state, &view.name, view.version, now) {
+            return Ok(None);
+        }
+        let Some(saved) = draft_to_resume(state, &view.name, view.version, now) else { return Ok(None) };
         // If this run ends before it has added to it, the next one goes on with it all the same.
         context.note_draft(Some(saved.clone()));
         let (draft, begun_at) = match read(&attempt.batch.storage, saved).await {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use types::Strategy;
 use types::tiles::Micros;
 
+use super::publish::recompute_lease;
 use crate::{CatalogState, DRAFT_FORMAT, RunDraft, RunRecord, RunStatus};
 
 /// How long after its run's end a draft may be taken up: well before the collector gives up on its files.
@@ -16,6 +17,13 @@ pub fn draft_to_resume<'s>(state: &'s CatalogState, view: &str, version: u32, no
     let last = last_recomputation(state, view, version)?;
     let is_recent = last.ended_at.is_none_or(|at| at > now.saturating_sub(TAKEN_UP_WITHIN.as_micros() as Micros));
     last.draft.as_ref().filter(|draft| draft.format == DRAFT_FORMAT && is_unfinished(last) && is_recent)
+}
+
+/// Whether another run recomputes a view version beside its other runs at `now`, and so still needs what it has saved.
+pub fn is_being_recomputed(state: &CatalogState, view: &str, version: u32, now: Micros) -> bool {
+    let is_at_it = |run: &RunRecord| &*run.view == view && run.version == version && run.beside && run.status == RunStatus::Running;
+    let name = recompute_lease(view, version);
+    state.leases.iter().any(|lease| lease.name == name && lease.expires_at > now) && state.runs.iter().any(is_at_it)
 }
 
 /// Whether a view version has a draft that a recomputation is at work on, or may go on with.
