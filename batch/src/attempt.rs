@@ -93,14 +93,20 @@ impl<'a> Attempt<'a> {
         Ok((Attempt { batch, state, settings, run, view, before, inputs, is_beside, copies: None, pool, session }, basis))
     }
 
-    /// The same run on a later catalog state.
-    pub(crate) fn on<'b>(&'b self, state: &'b Arc<CatalogState>, before: Option<Manifest>, inputs: RunInputs) -> Attempt<'b> {
+    /// The same run on a later catalog state, with its version as that says.
+    pub(crate) fn on<'b>(
+        &'b self,
+        state: &'b Arc<CatalogState>,
+        view: LiveView,
+        before: Option<Manifest>,
+        inputs: RunInputs,
+    ) -> Attempt<'b> {
         Attempt {
             batch: self.batch,
             state,
             settings: self.settings.clone(),
             run: self.run.clone(),
-            view: self.view.clone(),
+            view,
             before,
             inputs,
             is_beside: false,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use catalog::{CatalogState, Comparison, RunRecord, SnapshotFiles};
+use committed::registry::Registry;
 use storage::Manifest;
 use tracing::{info, warn};
 use types::files::FileRecord;
@@ -19,7 +20,7 @@ use types::tiles::Micros;
 use types::vector::Vector;
 use types::{Error, Result, failpoint};
 
-use crate::attempt::{Attempt, NewSnapshot, manifest_before};
+use crate::attempt::{Attempt, NewSnapshot, manifest_before, view_of};
 use crate::basis::{gaps_before, why_other_states};
 use crate::compare::compare_recomputed;
 use crate::context::RunContext;
@@ -42,7 +43,7 @@ pub(crate) async fn recompute_beside(mut attempt: Attempt<'_>, request: &RunRequ
     let (base, draft) = Box::pin(recomputed(&mut attempt, 0, context)).await?;
     context.made.store(true, Ordering::Relaxed);
     let comparison = match request.compare {
-        true => compare_with_published(&attempt, (request, (context.clock)() - began_at), &base.manifest, context).await?,
+        true => compare_with_published(&attempt, (request, (context.clock)() - began_at), &base.manifest, context).await,
         false => None,
     };
     failpoint::hit("run.recomputed")?;
@@ -121,46 +122,70 @@ impl Base {
     }
 }
 
-/// Compares what was recomputed with the snapshot that is published by now. While it is read, nothing is deleted.
+/// Compares what was recomputed with the snapshot that is published by now. If that fails, the run goes on.
 async fn compare_with_published(
     attempt: &Attempt<'_>,
     (request, elapsed): (&RunRequest, Micros),
     made: &Manifest,
     context: &RunContext<'_>,
+) -> Option<Comparison> {
+    let compared = compare_pinned(attempt, (request, elapsed), made, context).await;
+    compared.unwrap_or_else(|error| {
+        warn!(view = %attempt.view.name, %error, "what was recomputed could not be compared");
+        Some(Comparison { error: Some(error.to_string()), ..Comparison::default() })
+    })
+}
+
+/// While the published snapshot is read, nothing is deleted.
+async fn compare_pinned(
+    attempt: &Attempt<'_>,
+    (request, elapsed): (&RunRequest, Micros),
+    made: &Manifest,
+    context: &RunContext<'_>,
 ) -> Result<Option<Comparison>> {
-    let batch = attempt.batch;
-    let name = format!("compare/{}", attempt.run.id);
-    let lease =
-        batch.catalog.acquire_fenced_lease(&name, &batch.worker, batch.settings.lease, (context.clock)(), Some(Vector::new())).await?;
-    let Some(lease) = lease else { return Err(Error::conflict("another process compares what this run recomputed")) };
-    let pinned = KeepLease::start(batch.catalog.clone(), lease, batch.settings.lease, context.clock.clone());
-    let state = batch.catalog.state().await?;
-    let later = later_attempt(attempt, &state, request, elapsed).await;
-    let comparison = match later {
-        Ok(later) => compare_recomputed(&later, request, made, context).await,
-        Err(error) => {
-            warn!(view = %attempt.view.name, %error, "what was recomputed could not be compared");
-            Some(Comparison { error: Some(error.to_string()), ..Comparison::default() })
-        }
-    };
+    let (catalog, ttl) = (&attempt.batch.catalog, attempt.batch.settings.lease);
+    let name = format!("compare/{}@{}", attempt.view.name, attempt.view.version);
+    let lease = catalog.acquire_fenced_lease(&name, &attempt.batch.worker, ttl, (context.clock)(), Some(Vector::new())).await?;
+    let lease = lease.ok_or_else(|| Error::conflict("another process compares what it recomputed"))?;
+    let pinned = KeepLease::start(catalog.clone(), lease, ttl, context.clock.clone());
+    let compared = compare_now(attempt, (request, elapsed), made, context).await;
     let lease = pinned.stop().await;
-    if let Err(error) = batch.catalog.release_lease(&lease).await {
+    if let Err(error) = catalog.release_lease(&lease).await {
         warn!(lease = %lease.name, %error, "a lease was not released and will expire");
     }
-    Ok(comparison)
+    compared
+}
+
+async fn compare_now(
+    attempt: &Attempt<'_>,
+    (request, elapsed): (&RunRequest, Micros),
+    made: &Manifest,
+    context: &RunContext<'_>,
+) -> Result<Option<Comparison>> {
+    let state = attempt.batch.catalog.state().await?;
+    let later = later_attempt(attempt, &state, request, elapsed).await?;
+    // It may have events that were given up meanwhile.
+    match why_other_states(&state, &later.view, made, later.inputs.t) {
+        Some(_) => Ok(None),
+        None => Ok(compare_recomputed(&later, request, made, context).await),
+    }
 }
 
 /// The run on a later catalog state, some time after it began.
+///
+/// Errors: `NotFound` if its version was dropped meanwhile.
 async fn later_attempt<'b>(
     attempt: &'b Attempt<'_>,
     state: &'b Arc<CatalogState>,
     request: &RunRequest,
     elapsed: Micros,
 ) -> Result<Attempt<'b>> {
-    let before = manifest_before(attempt.batch, state, &attempt.view).await?;
+    let registry = Registry::load(state, &attempt.batch.functions).await?;
+    let view = view_of(&registry, &attempt.run)?.clone();
+    let before = manifest_before(attempt.batch, state, &view).await?;
     let run = RunRecord { cut: Some(state.vector()), ..attempt.run.clone() };
-    let inputs = RunInputs::at_cut(state, &run, (&attempt.view, before.as_ref()), request.t.after(elapsed))?;
-    Ok(attempt.on(state, before, inputs))
+    let inputs = RunInputs::at_cut(state, &run, (&view, before.as_ref()), request.t.after(elapsed))?;
+    Ok(attempt.on(state, view, before, inputs))
 }
 
 /// The paths of all files of a snapshot but its manifest.

@@ -120,7 +120,8 @@ async fn compare(
     let (kept, recomputed) = (StatesAtCut::find(attempt, before, cut)?, StatesAtCut::find(attempt, recomputed, cut)?);
     *bytes_read = kept.bytes(attempt) + recomputed.bytes(attempt);
     let threads = attempt.settings.thread_count();
-    let floors = greater(&before.floors, &attempt.inputs.floors);
+    // The recomputation may have gone on with slices that a clock which was ahead has pruned.
+    let floors = greater(&recomputed.manifest.floors, &greater(&before.floors, &attempt.inputs.floors));
     let sides = Sides {
         attempt,
         // They share the memory of all sorts.
