@@ -8,10 +8,14 @@ use std::time::Duration;
 use basestream_tests::gate::{Gate, Way};
 use basestream_tests::{now, until};
 use batch::{Batch, RunMode, RunRequest, RunTime};
-use catalog::{Add, Commit, RunRecord, RunStatus, SnapshotRecord};
+use catalog::{
+    Add, Commit, DamageRecord, GapRecord, RunRecord, RunStatus, SnapshotRecord, drop_versions, recompute_lease, run_lease, versions_commit,
+    waiting_lease,
+};
 use storage::{Manifest, ObjectStorage, read_manifest, write_manifest};
 use tokio::task::JoinHandle;
 use types::tiles::{Clock, Micros};
+use types::vector::Offset;
 use types::{ErrorKind, Result, Strategy};
 use uuid::Uuid;
 
@@ -42,6 +46,15 @@ async fn append(site: &Site, from: usize) {
 
 async fn runs(site: &Site) -> Vec<RunRecord> {
     site.state().await.runs.clone()
+}
+
+async fn is_held(site: &Site, lease: &str) -> bool {
+    site.state().await.leases.iter().any(|held| held.name == lease)
+}
+
+/// The states objects that are stored.
+async fn states(site: &Site) -> BTreeSet<String> {
+    site.harness.storage.list("states").await.unwrap().into_iter().map(|object| object.path).collect()
 }
 
 /// The files of snapshots that are stored and that the catalog does not name.
@@ -278,4 +291,151 @@ async fn after_one_that_failed_others_go_on_before_it_is_tried_again() {
     let run = layer(&site).run(request, an_hour_later, &|_| {}).await.unwrap();
     assert_eq!((run.status, run.strategy), (RunStatus::Succeeded, Some(Strategy::Full)));
     site.assert_proven("v").await;
+}
+
+/// Runs that others made meanwhile need nothing of the states since its cut any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_states_that_the_last_step_reads_are_kept() {
+    let site = site(COUNTS).await;
+    let requested = RunRecord::requested("v".into(), 1);
+    let reading = Gate::before(site.harness.storage.object_store(), "states", Way::Fine);
+    let slices = format!("snapshots/v/1/{}/slices/00003", requested.id).leak();
+    let gate = Gate::before(reading.clone(), slices, Way::Held);
+    let mut batch = layer(&site);
+    batch.storage = ObjectStorage::over(gate.clone()).unwrap();
+    let request = RunRequest { mode: RunMode::Full, requested: Some(requested.clone()), ..RunRequest::new("v", RunTime::At(now())) };
+    // A comparison would read them before.
+    let request = RunRequest { compare: false, ..request };
+    let run = tokio::spawn(async move { batch.run(request, clock(0), &|_| {}).await });
+    let recomputing = Recomputing { id: requested.id, gate, run };
+    recomputing.has_saved(&site, 3).await;
+    let before = states(&site).await;
+    append(&site, 100).await;
+    let since: BTreeSet<String> = states(&site).await.difference(&before).cloned().collect();
+    assert!(!since.is_empty());
+    assert_eq!(increment(&site).await.status, RunStatus::Succeeded);
+    reading.set(Way::Unread);
+    recomputing.gate.set(Way::Fine);
+    until("the last step to begin", async || runs(&site).await.iter().any(|run| run.id == recomputing.id && !run.beside)).await;
+    // The first round marks, the second deletes.
+    for _ in 0..2 {
+        let (catalog, storage, functions) = (&site.harness.catalog, &site.harness.storage, &site.harness.functions);
+        jobs::collect::collect(catalog, storage, functions, &clock(0), false).await.unwrap();
+    }
+    assert_eq!(states(&site).await, since, "those before its cut are of no use to anyone");
+    reading.set(Way::Fine);
+    assert_eq!(recomputing.end().await.status, RunStatus::Succeeded);
+    assert!(site.state().await.damages.is_empty());
+    site.assert_proven("v").await;
+}
+
+/// Where runs follow each other closely, it would hardly ever find their lease free.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_run_begins_before_one_that_waits_to_add_the_rest() {
+    let site = site(COUNTS).await;
+    let recomputing = Recomputing::begin(&site, "slices/00003");
+    recomputing.has_saved(&site, 3).await;
+    append(&site, 100).await;
+    let gate = Gate::before(site.harness.storage.object_store(), "snapshots/v/1", Way::Held);
+    let mut batch = layer(&site);
+    batch.storage = ObjectStorage::over(gate.clone()).unwrap();
+    let other = tokio::spawn(async move { batch.run(RunRequest::new("v", RunTime::At(now())), clock(0), &|_| {}).await });
+    until("another run to begin", async || is_held(&site, &run_lease("v", 1)).await).await;
+    recomputing.gate.set(Way::Fine);
+    until("the recomputation to wait for it", async || is_held(&site, &waiting_lease("v", 1)).await).await;
+    gate.set(Way::Fine);
+    assert_eq!(other.await.unwrap().unwrap().status, RunStatus::Succeeded);
+    assert_eq!(recomputing.end().await.status, RunStatus::Succeeded);
+    for lease in [run_lease("v", 1), recompute_lease("v", 1), waiting_lease("v", 1)] {
+        assert!(!is_held(&site, &lease).await, "{lease}");
+    }
+    site.assert_proven("v").await;
+
+    append(&site, 200).await;
+    let (catalog, minute) = (&site.harness.catalog, Duration::from_secs(60));
+    let waits = catalog.acquire_lease(&waiting_lease("v", 1), "another", minute, now(), None).await.unwrap().unwrap();
+    let error = site.harness.batch("v", RunTime::At(now())).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    // It died, and its lease has expired.
+    let run = layer(&site).run(RunRequest::new("v", RunTime::At(now())), clock(DAY / 24), &|_| {}).await.unwrap();
+    assert_eq!(run.status, RunStatus::Succeeded);
+    catalog.release_lease(&waits).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_step_joins_the_keys_that_changed_meanwhile() {
+    let site = site(LINKS).await;
+    let recomputing = Recomputing::begin(&site, "slices/00003");
+    recomputing.has_saved(&site, 3).await;
+    site.append(&[102, 104]).await;
+    let run = recomputing.end().await;
+    assert_eq!(run.status, RunStatus::Succeeded);
+    let state = site.state().await;
+    let published = state.snapshot("v", 1).unwrap();
+    let manifest = read_manifest(&site.harness.storage, state.files.get(&published.manifest).unwrap()).await.unwrap();
+    let joined = manifest.joined.unwrap();
+    assert_eq!((manifest.run, joined.rows, joined.carried), (run.id, 2, 1), "nothing of k = 1 is new");
+    site.assert_proven("v").await;
+    assert_eq!(unnamed(&site).await, BTreeSet::new());
+}
+
+/// Whether or not another run has recomputed for the same reason.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_whose_events_were_given_up_meanwhile_recomputes_again() {
+    for by_another in [false, true] {
+        let site = site(COUNTS).await;
+        let recomputing = Recomputing::begin(&site, "slices/00003");
+        recomputing.has_saved(&site, 3).await;
+        let read = site.state().await.vector();
+        let partition = read.iter().find(|(_, end)| *end > Offset::ZERO).unwrap().0.clone();
+        let gap = GapRecord { partition, start: Offset(0), end: Offset(1), reason: "lost".into(), accepted_at: 0 };
+        let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Gap(gap)], ..Commit::default() };
+        site.harness.catalog.commit(commit).await.unwrap();
+        if by_another {
+            assert_eq!(increment(&site).await.strategy, Some(Strategy::Full));
+        }
+        append(&site, 100).await;
+        let run = recomputing.end().await;
+        assert_eq!((run.status, run.comparison), (RunStatus::Succeeded, None));
+        assert_eq!(unnamed(&site).await, BTreeSet::new());
+        append(&site, 200).await;
+        assert_eq!(increment(&site).await.strategy, Some(Strategy::Incremental), "its snapshot knows of the gap");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_it_has_saved_is_not_taken_from_it() {
+    let site = site(COUNTS).await;
+    let recomputing = Recomputing::begin(&site, "slices/00003");
+    recomputing.has_saved(&site, 3).await;
+    let state = site.state().await;
+    let published = state.snapshot("v", 1).unwrap();
+    let manifest = read_manifest(&site.harness.storage, state.files.get(&published.manifest).unwrap()).await.unwrap();
+    let path = manifest.state_files().next().unwrap().path.clone();
+    let damage = DamageRecord { path, error: "damaged by a test".into(), found_by: "test".into(), found_at: now() };
+    let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Damage(damage)], ..Commit::default() };
+    site.harness.catalog.commit(commit).await.unwrap();
+    // Nothing can be added to the snapshot: another run recomputes it as well.
+    let another = layer(&site).run(RunRequest::new("v", RunTime::At(now())), clock(0), &|_| {}).await.unwrap();
+    assert_eq!(another.strategy, Some(Strategy::Full));
+    assert_eq!(another.draft.map(|draft| draft.resumed), Some(0));
+    let comparison = recomputing.end().await.comparison.unwrap();
+    assert_eq!((comparison.differences, comparison.error), (0, None), "{:?}", comparison.first);
+    site.assert_proven("v").await;
+    assert_eq!(unnamed(&site).await, BTreeSet::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_whose_version_is_dropped_meanwhile_publishes_nothing() {
+    let site = site(COUNTS).await;
+    let recomputing = Recomputing::begin(&site, "slices/00003");
+    recomputing.has_saved(&site, 3).await;
+    let state = site.state().await;
+    let before = state.snapshot("v", 1).unwrap().run;
+    let dropped = versions_commit(&state, Uuid::now_v7(), drop_versions(&state, "v", None, now()));
+    site.harness.catalog.commit(dropped).await.unwrap();
+    recomputing.gate.set(Way::Fine);
+    recomputing.run.await.unwrap().unwrap_err();
+    assert_eq!(runs(&site).await.iter().find(|run| run.id == recomputing.id).unwrap().status, RunStatus::Dropped);
+    assert_eq!(site.state().await.snapshot("v", 1).unwrap().run, before);
 }
