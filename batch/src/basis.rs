@@ -62,7 +62,7 @@ impl Basis {
             why
         } else if view.status != DefinitionStatus::Kept
             && definition.full_every.is_some_and(is_stale)
-            && !has_failed_lately(state, view, now)
+            && !recomputation_failed_lately(state, view, now)
         {
             "full_every has passed"
         } else {
@@ -80,7 +80,7 @@ pub(crate) fn addable<'m>(state: &CatalogState, view: &LiveView, before: Option<
 
 /// Whether the last recomputation of the version failed a moment ago. Until it is tried again, runs add to the snapshot
 /// that is there.
-fn has_failed_lately(state: &CatalogState, view: &LiveView, now: Micros) -> bool {
+pub fn recomputation_failed_lately(state: &CatalogState, view: &LiveView, now: Micros) -> bool {
     let is_recomputation = |run: &&RunRecord| run.view == view.name && run.version == view.version && run.strategy == Some(Strategy::Full);
     let last = state.runs.iter().find(is_recomputation).filter(|run| run.status == RunStatus::Failed);
     last.and_then(|run| run.ended_at).is_some_and(|at| at <= now && now - at < micros(RECOMPUTED_AGAIN_AFTER))

@@ -85,6 +85,7 @@ mod write;
 pub use backtest::{
     Backtest, BacktestClock, Backtested, CHANGED, CHANGED_VERDICT, ChangedSink, NO_VERDICT, OnRows, ReceivedLate, VERDICT, plan_of_sink,
 };
+pub use basis::recomputation_failed_lately;
 pub use compact::{COMPACTION_LEASE, Compacted, Compaction};
 pub use decide::{RunTime, switch_version, version_to_run};
 pub use events::{CheckpointEvents, ReplayLog};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use batch::recomputation_failed_lately;
 use catalog::{CatalogState, DefinitionKind, DefinitionStatus, RunRecord, RunStatus, checkpoints_after};
 use committed::building::BuildProgress;
 use committed::lacking::{events_of, has_history};
@@ -169,6 +170,7 @@ fn is_recomputed_beside(state: &CatalogState, view: &LiveView, now: Micros) -> b
     is_added_to
         && state.snapshot(&view.name, view.version).is_some()
         && is_full_run_due(state, view, now)
+        && !recomputation_failed_lately(state, view, now)
         && !state.runs.iter().any(is_at_it)
 }
 

@@ -363,6 +363,29 @@ async fn a_run_that_recomputes_from_one_stream_is_known_to() {
     assert_eq!(scans(&state, 3 * HOUR), named(&[]), "what failed is tried again alone: the others' files may be damaged");
 }
 
+/// Until it is tried again, runs add to the snapshot: they wait for no place of a long one.
+#[tokio::test]
+async fn after_a_recomputation_that_failed_no_run_is_taken_for_another() {
+    const MINUTE: Micros = 60_000_000;
+    let (mut state, _) = fixture(DefinitionStatus::Active).await;
+    let sql = VIEW.replace("VIEW v", "VIEW again").replace("every = '1h'", "every = '1m', full_every = '1d'");
+    state.definitions.extend([definition(DefinitionKind::View, "again", &sql, DefinitionStatus::Active)]);
+    let registry = Registry::load(&state, &Functions::standard()).await.unwrap();
+    let of = |status, strategy, at| RunRecord { view: "again".into(), strategy: Some(strategy), ..run(status, at, 1) };
+    let first = of(RunStatus::Succeeded, Strategy::Full, HOUR);
+    let (cut, manifest) = (state.vector(), String::new());
+    state.snapshots.push(catalog::SnapshotRecord { view: "again".into(), version: 1, run: first.id, cut, manifest, published_at: 0 });
+    let failed_at = 26 * HOUR;
+    let failed = of(RunStatus::Failed, Strategy::Full, failed_at);
+    state.runs = vec![of(RunStatus::Succeeded, Strategy::Incremental, failed_at + MINUTE), failed, first];
+    let is_full_every = |now| {
+        let due = due_runs(&state, &registry, now).into_iter().find(|due| &*due.view == "again").unwrap();
+        (due.is_full_every, due.scans.is_some())
+    };
+    assert_eq!(is_full_every(failed_at + 3 * MINUTE), (false, false));
+    assert_eq!(is_full_every(failed_at + 11 * MINUTE), (true, true));
+}
+
 async fn after_fixture() -> (CatalogState, Registry) {
     let (mut state, _) = fixture(DefinitionStatus::Active).await;
     let after = VIEW.replace("VIEW v", "VIEW w").replace("every = '1h'", "after = 'v'");
