@@ -20,7 +20,9 @@ const LONGEST: usize = 80;
 pub async fn recompute_beside<'c>(held: &mut HeldLease<'c>, state: &CatalogState, run: RunRecord) -> Result<()> {
     let ctx = held.ctx;
     ctx.step("asks for the lease to recompute").await;
-    let Some(mut aside) = HeldLease::acquire(ctx, &recompute_lease(&run.view, run.version), None).await? else {
+    // Until the end: what was committed since is read then.
+    let pin = run.cut.clone().filter(|_| !ctx.sim.is_sabotaged(Sabotage::RecomputationWithoutPin));
+    let Some(mut aside) = HeldLease::acquire(ctx, &recompute_lease(&run.view, run.version), pin).await? else {
         return Err(Error::conflict("another run recomputes beside others"));
     };
     let outcome = under(held, &mut aside, state, run).await;
