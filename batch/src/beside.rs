@@ -173,7 +173,7 @@ async fn compare_now(
 
 /// The run on a later catalog state, some time after it began.
 ///
-/// Errors: `NotFound` if its version was dropped meanwhile.
+/// Errors: `Conflict` if its version was dropped meanwhile.
 async fn later_attempt<'b>(
     attempt: &'b Attempt<'_>,
     state: &'b Arc<CatalogState>,
@@ -181,7 +181,9 @@ async fn later_attempt<'b>(
     elapsed: Micros,
 ) -> Result<Attempt<'b>> {
     let registry = Registry::load(state, &attempt.batch.functions).await?;
-    let view = view_of(&registry, &attempt.run)?.clone();
+    let (name, version) = (&attempt.view.name, attempt.view.version);
+    let dropped = |_| Error::conflict("the view's version was dropped meanwhile").with("view", name).with("version", version);
+    let view = view_of(&registry, &attempt.run).map_err(dropped)?.clone();
     let before = manifest_before(attempt.batch, state, &view).await?;
     let run = RunRecord { cut: Some(state.vector()), ..attempt.run.clone() };
     let inputs = RunInputs::at_cut(state, &run, (&view, before.as_ref()), request.t.after(elapsed))?;

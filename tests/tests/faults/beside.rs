@@ -435,7 +435,8 @@ async fn one_whose_version_is_dropped_meanwhile_publishes_nothing() {
     let dropped = versions_commit(&state, Uuid::now_v7(), drop_versions(&state, "v", None, now()));
     site.harness.catalog.commit(dropped).await.unwrap();
     recomputing.gate.set(Way::Fine);
-    recomputing.run.await.unwrap().unwrap_err();
+    let error = recomputing.run.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert_eq!(runs(&site).await.iter().find(|run| run.id == recomputing.id).unwrap().status, RunStatus::Dropped);
     assert_eq!(site.state().await.snapshot("v", 1).unwrap().run, before);
 }
