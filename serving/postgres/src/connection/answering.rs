@@ -1,10 +1,13 @@
 //! Sends rows to a client. An answer ends when its time is over, when it is cancelled, and when the client has gone.
 
 use std::future::Future;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use bytes::{BufMut, BytesMut};
+use futures::poll;
 use serving::Turn;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -89,6 +92,10 @@ impl StatementLimits {
         }
     }
 
+    fn check_cancelled(&self) -> Result<(), SqlProblem> {
+        if self.cancelled.is_cancelled() { Err(cancelled()) } else { Ok(()) }
+    }
+
     fn too_long(&self, time: Instant) -> SqlProblem {
         let setting = if time < self.ended { "the setting serving.query_timeout" } else { "statement_timeout" };
         SqlProblem::new(QUERY_CANCELED, format!("canceling statement due to statement timeout: its time is over by {setting}"))
@@ -114,16 +121,8 @@ pub(super) async fn send(
         if max_rows > 0 && rows == max_rows as u64 {
             return Ok(Sent { rows, may_have_more: true });
         }
-        if !answer.has_row() {
-            let time = if rows == 0 { limits.begun } else { limits.ended };
-            // What is made already does not wait for what takes long.
-            if rows > 0 {
-                flush(socket, &turn, limits).await?;
-            }
-            let more = limits.until(time, answer.fill(), socket).await??;
-            if !more {
-                return Ok(Sent { rows, may_have_more: false });
-            }
+        if !answer.has_row() && !fill(socket, answer, rows > 0, limits).await? {
+            return Ok(Sent { rows, may_have_more: false });
         }
         let Some((batch, row)) = answer.take_row() else { continue };
         let begin = socket.out.len();
@@ -137,6 +136,23 @@ pub(super) async fn send(
             flush(socket, &turn, limits).await?;
         }
     }
+}
+
+/// Waits until there is a row. Returns false after the last one.
+async fn fill(socket: &mut Socket, answer: &mut StatementRows, has_begun: bool, limits: &StatementLimits) -> Answered<bool> {
+    limits.check_cancelled()?;
+    let turn = answer.turn().clone();
+    let mut filling = pin!(answer.fill());
+    // Most answers are a row or two that need no waiting: they go out in one piece with what ends them.
+    if let Poll::Ready(more) = poll!(filling.as_mut()) {
+        return Ok(more?);
+    }
+    // What is made already does not wait for what takes long.
+    if has_begun {
+        flush(socket, &turn, limits).await?;
+    }
+    let time = if has_begun { limits.ended } else { limits.begun };
+    Ok(limits.until(time, filling, socket).await??)
 }
 
 /// A slow client is waited for; what it asked for may be cancelled meanwhile, and leaves its place to others.
