@@ -4,8 +4,6 @@
 //! (statements and portals), `cursors` (portals by SQL), `asking` (statements with rows) and `answering` (rows on their
 //! way), `changing` (statements without).
 
-use std::time::Duration;
-
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::extendedquery::CloseComplete;
 use pgwire::messages::response::ReadyForQuery;
@@ -158,7 +156,13 @@ impl Connection {
         self.socket.flush().await?;
         let has_suspended_portal = self.portals.values().any(|portal| portal.progress.has_begun());
         let limit = self.session.idle_timeout(has_suspended_portal);
-        let next = timeout(limit.unwrap_or(Duration::MAX), self.socket.message());
+        let message = self.socket.message();
+        let next = async {
+            match limit {
+                Some(limit) => timeout(limit, message).await,
+                None => Ok(message.await),
+            }
+        };
         tokio::select! {
             () = stop.cancelled() => Ok(Err(SqlProblem::fatal(SHUTTING_DOWN, "terminating connection: the server is stopping"))),
             next = next => match next {

@@ -83,10 +83,12 @@ impl StatementLimits {
     }
 
     async fn until<T>(&self, time: Instant, work: impl Future<Output = T>, socket: &mut Socket) -> Answered<T> {
+        self.check_cancelled()?;
+        // What needs no waiting is done before anything is registered that could end it.
         tokio::select! {
             biased;
-            () = self.cancelled.cancelled() => Err(cancelled().into()),
             done = work => Ok(done),
+            () = self.cancelled.cancelled() => Err(cancelled().into()),
             () = tokio::time::sleep_until(time) => Err(self.too_long(time).into()),
             () = socket.hung_up() => Err(MessageFailure::Gone),
         }
@@ -158,10 +160,11 @@ async fn fill(socket: &mut Socket, answer: &mut StatementRows, has_begun: bool, 
 /// A slow client is waited for; what it asked for may be cancelled meanwhile, and leaves its place to others.
 async fn flush(socket: &mut Socket, turn: &Turn, limits: &StatementLimits) -> Answered {
     limits.caller.may_go_on()?;
+    limits.check_cancelled()?;
     tokio::select! {
         biased;
-        () = limits.cancelled.cancelled() => Err(cancelled().into()),
         flushed = turn.while_sending(socket.flush()) => Ok(flushed?),
+        () = limits.cancelled.cancelled() => Err(cancelled().into()),
         () = tokio::time::sleep_until(limits.ended) => Err(limits.too_long(limits.ended).into()),
     }
 }

@@ -12,6 +12,8 @@ use crate::frames::{self, Message};
 use crate::problem::{PROTOCOL_VIOLATION, SqlProblem};
 use crate::startup::{CLOSE_TIME, Stream};
 
+/// Before a read there is room for this many bytes: for the messages that ask one statement, with their parameters.
+const READ_BYTES: usize = 4 << 10;
 /// Answers go out in pieces of about this size.
 const PIECE_BYTES: usize = 64 << 10;
 /// While a query runs, this much of what a client sends meanwhile is read.
@@ -33,11 +35,13 @@ pub(super) struct Socket {
     read: BytesMut,
     /// What is to be sent.
     pub(super) out: BytesMut,
+    /// Whether something was written that may not be on its way: TLS has a buffer of its own.
+    is_unflushed: bool,
 }
 
 impl Socket {
     pub(super) fn new(stream: Box<dyn Stream>, buffers: Buffers) -> Self {
-        Self { stream, read: buffers.read, out: buffers.out }
+        Self { stream, read: buffers.read, out: buffers.out, is_unflushed: true }
     }
 
     /// A message that has come already.
@@ -50,16 +54,22 @@ impl Socket {
             if let Some(message) = self.message_at_hand() {
                 return Ok(message);
             }
-            if self.stream.read_buf(&mut self.read).await.unwrap_or_default() == 0 {
+            if self.read_more().await == 0 {
                 return Err(Gone);
             }
         }
     }
 
+    /// Returns how many bytes came: none from a client that has gone.
+    async fn read_more(&mut self) -> usize {
+        self.read.reserve(READ_BYTES);
+        self.stream.read_buf(&mut self.read).await.unwrap_or_default()
+    }
+
     /// Waits until the client has gone.
     pub(super) async fn hung_up(&mut self) {
         while self.read.len() < AHEAD_BYTES {
-            if self.stream.read_buf(&mut self.read).await.unwrap_or_default() == 0 {
+            if self.read_more().await == 0 {
                 return;
             }
         }
@@ -88,15 +98,19 @@ impl Socket {
 
     pub(super) async fn flush(&mut self) -> Result<(), Gone> {
         while !self.out.is_empty() {
+            self.is_unflushed = true;
             match timeout(STALLED, self.stream.write_buf(&mut self.out)).await {
                 Ok(Ok(written)) if written > 0 => {}
                 _ => return Err(Gone),
             }
         }
-        // Over TLS, what was written may still be on its way.
+        if !self.is_unflushed {
+            return Ok(());
+        }
         if !matches!(timeout(STALLED, self.stream.flush()).await, Ok(Ok(()))) {
             return Err(Gone);
         }
+        self.is_unflushed = false;
         // One large row does not keep its memory.
         if self.out.capacity() > 4 * PIECE_BYTES {
             self.out = BytesMut::new();
@@ -108,3 +122,6 @@ impl Socket {
         let _ = timeout(CLOSE_TIME, self.stream.shutdown()).await;
     }
 }
+
+#[cfg(test)]
+mod tests;
