@@ -1,7 +1,7 @@
 //! Keys that cancel a query: a client sends one over a connection of its own.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
@@ -12,14 +12,18 @@ pub(crate) struct Cancels(Arc<Mutex<HashMap<i32, Running>>>);
 #[derive(Debug)]
 struct Running {
     key: i32,
-    /// What the connection runs at the moment.
-    query: Option<CancellationToken>,
+    query: RunningQuery,
 }
+
+/// What a connection runs at the moment. The connection has it at hand, so that its queries do not wait for others.
+#[derive(Debug, Clone, Default)]
+struct RunningQuery(Arc<Mutex<Option<CancellationToken>>>);
 
 /// A connection's key. It ends with the connection.
 #[derive(Debug)]
 pub(crate) struct CancelKey {
     all: Cancels,
+    query: RunningQuery,
     pub(crate) process: i32,
     pub(crate) key: i32,
 }
@@ -29,8 +33,9 @@ impl Cancels {
         let mut running = self.lock();
         let process = std::iter::repeat_with(|| rand::random_range(1..=i32::MAX)).find(|process| !running.contains_key(process));
         let (process, key) = (process.unwrap_or_default(), rand::random());
-        running.insert(process, Running { key, query: None });
-        CancelKey { all: self.clone(), process, key }
+        let query = RunningQuery::default();
+        running.insert(process, Running { key, query: query.clone() });
+        CancelKey { all: self.clone(), query, process, key }
     }
 
     /// Cancels what a connection runs, if the key is its own. Nobody learns whether it was.
@@ -40,11 +45,17 @@ impl Cancels {
         // All bytes are compared: how long it takes says nothing.
         let differs = connection.key.to_be_bytes().iter().zip(key).fold(0, |differs, (a, b)| differs | (a ^ b));
         if key.len() == size_of::<i32>() && differs == 0 {
-            connection.query.iter().for_each(CancellationToken::cancel);
+            connection.query.lock().iter().for_each(CancellationToken::cancel);
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<i32, Running>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<i32, Running>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RunningQuery {
+    fn lock(&self) -> MutexGuard<'_, Option<CancellationToken>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -53,18 +64,12 @@ impl CancelKey {
     /// A token for what the connection runs now; a cancel before this is for nothing.
     pub(crate) fn begin(&self) -> CancellationToken {
         let token = CancellationToken::new();
-        self.set(Some(token.clone()));
+        *self.query.lock() = Some(token.clone());
         token
     }
 
     pub(crate) fn end(&self) {
-        self.set(None);
-    }
-
-    fn set(&self, query: Option<CancellationToken>) {
-        if let Some(connection) = self.all.lock().get_mut(&self.process) {
-            connection.query = query;
-        }
+        *self.query.lock() = None;
     }
 }
 
