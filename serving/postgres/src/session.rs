@@ -109,6 +109,9 @@ pub(crate) struct ClientSession {
     transaction: Option<Transaction>,
     /// How often settings may have changed.
     changes: u64,
+    /// The settings that every statement asks for, as they are now.
+    zone: Zone,
+    statement_timeout: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -139,6 +142,7 @@ impl ClientSession {
         }
         session.defaults = session.current.clone();
         session.lasting = session.current.clone();
+        session.read_settings();
         Ok(session)
     }
 
@@ -153,8 +157,8 @@ impl ClientSession {
         if is_local && self.transaction.is_none() {
             return Ok(());
         }
-        self.changes += 1;
         change(&mut self.current, name, value.clone());
+        self.note_change();
         if !is_local {
             change(&mut self.lasting, name, value);
         }
@@ -162,9 +166,9 @@ impl ClientSession {
     }
 
     pub(crate) fn reset_all(&mut self) {
-        self.changes += 1;
         self.current = self.defaults.clone();
         self.lasting = self.defaults.clone();
+        self.note_change();
     }
 
     pub(crate) fn get(&self, name: &str) -> Result<String, SqlProblem> {
@@ -203,11 +207,21 @@ impl ClientSession {
     }
 
     pub(crate) fn zone(&self) -> Zone {
-        Zone::named(&self.text("timezone")).unwrap_or_default()
+        self.zone
     }
 
     pub(crate) fn statement_timeout(&self) -> Option<Duration> {
-        duration(&self.text("statement_timeout")).filter(|timeout| !timeout.is_zero())
+        self.statement_timeout
+    }
+
+    fn note_change(&mut self) {
+        self.changes += 1;
+        self.read_settings();
+    }
+
+    fn read_settings(&mut self) {
+        self.zone = Zone::named(&self.text("timezone")).unwrap_or_default();
+        self.statement_timeout = duration(&self.text("statement_timeout")).filter(|timeout| !timeout.is_zero());
     }
 
     /// How long the session may wait for its next message. It is limited where it keeps files: in a transaction, and
@@ -233,12 +247,12 @@ impl ClientSession {
     /// there was one.
     pub(crate) fn end_transaction(&mut self, commit: bool) -> Option<bool> {
         let transaction = self.transaction.take()?;
-        self.changes += 1;
         let committed = commit && !transaction.failed;
         if !committed {
             self.lasting = transaction.before;
         }
         self.current = self.lasting.clone();
+        self.note_change();
         Some(committed)
     }
 

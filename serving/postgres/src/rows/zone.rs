@@ -22,7 +22,7 @@ impl Zone {
     /// east as well, but an offset with a colon or after an abbreviation is written as in POSIX: west is positive.
     pub(crate) fn named(text: &str) -> Option<Zone> {
         let name = text.trim();
-        // In the spelling that settings keep, which is looked for with each answer, it is found at once.
+        // In the spelling that settings keep, it is found at once.
         if let Ok(zone) = name.parse() {
             return Some(Zone::Named(zone));
         }

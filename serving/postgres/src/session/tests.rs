@@ -175,3 +175,26 @@ fn options_that_are_not_understood_are_refused() {
     }
     assert!(begun("").is_ok());
 }
+
+#[test]
+fn the_zone_and_the_timeout_follow_every_change_of_settings() {
+    let mut session = session();
+    let (utc, berlin) = (Zone::default(), Zone::named("Europe/Berlin").unwrap());
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    session.set("timezone", Some("Europe/Berlin"), false).unwrap();
+    assert_eq!((session.zone(), session.statement_timeout()), (berlin, None));
+    session.begin_transaction();
+    session.set("timezone", Some("UTC"), true).unwrap();
+    session.set("statement_timeout", Some("5s"), false).unwrap();
+    assert_eq!((session.zone(), session.statement_timeout()), (utc, seconds(5)));
+    session.end_transaction(false);
+    assert_eq!((session.zone(), session.statement_timeout()), (berlin, None));
+    session.set("statement_timeout", Some("7s"), false).unwrap();
+    session.set("timezone", None, false).unwrap();
+    assert_eq!((session.zone(), session.statement_timeout()), (utc, seconds(7)));
+    session.reset_all();
+    assert_eq!((session.zone(), session.statement_timeout()), (utc, None));
+
+    let parameters = [("TimeZone".to_owned(), "Europe/Berlin".to_owned())];
+    assert_eq!(ClientSession::begin("ann", &parameters).unwrap().zone(), berlin);
+}
