@@ -45,6 +45,14 @@ pub(crate) struct StatementRows {
     next: usize,
 }
 
+/// The text of a statement that has rows.
+#[derive(Clone, Copy)]
+pub(crate) struct AskedText<'a> {
+    pub(crate) sql: &'a str,
+    /// What [`may_name_the_catalog`] says of it.
+    pub(crate) may_name_the_catalog: bool,
+}
+
 /// What a statement reads from, and when.
 #[derive(Clone)]
 pub(crate) struct ReadFrom {
@@ -72,9 +80,9 @@ impl QueryEngine {
         Ok(Description { types: types_to_send(&schema, &described.uuids)?, schema, params })
     }
 
-    pub(crate) async fn ask(&self, sql: &str, params: Vec<ScalarValue>, from: ReadFrom) -> Result<StatementRows> {
-        let ReadFrom { read_view, as_of, zone } = from;
-        if may_name_the_catalog(sql) {
+    pub(crate) async fn ask(&self, asked: AskedText<'_>, params: Vec<ScalarValue>, from: ReadFrom) -> Result<StatementRows> {
+        let (AskedText { sql, may_name_the_catalog }, ReadFrom { read_view, as_of, zone }) = (asked, from);
+        if may_name_the_catalog {
             let for_names = match &read_view {
                 Some(read_view) => read_view.clone(),
                 None => self.node.read_view()?,
@@ -185,7 +193,7 @@ pub(crate) fn is_metadata(sql: &str, read_view: &ReadView) -> bool {
 }
 
 /// False for a text that has none of the catalog's names, however it is cut into words: most texts of applications.
-fn may_name_the_catalog(sql: &str) -> bool {
+pub(crate) fn may_name_the_catalog(sql: &str) -> bool {
     let sql = sql.to_lowercase();
     ["pg_", "information_schema"].iter().chain(&FUNCTIONS).chain(&KEYWORDS).chain(&TYPES).any(|name| sql.contains(name))
 }

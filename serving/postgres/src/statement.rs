@@ -4,6 +4,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use crate::problem::{NOT_SUPPORTED, READ_ONLY, SYNTAX_ERROR, SqlProblem};
+use crate::query::may_name_the_catalog;
 
 mod cursors;
 
@@ -58,6 +59,14 @@ pub(crate) struct Statement {
     /// The byte of the whole text at which it begins.
     pub(crate) start: usize,
     pub(crate) command: Command,
+    /// Of [`Command::Rows`]: what [`may_name_the_catalog`] says of its text. A prepared statement is not searched again.
+    pub(crate) may_name_the_catalog: bool,
+}
+
+impl Statement {
+    pub(crate) fn with_rows(sql: String, start: usize) -> Statement {
+        Statement { may_name_the_catalog: may_name_the_catalog(&sql), sql, start, command: Command::Rows }
+    }
 }
 
 /// Cuts a text at its semicolons. A part without a word is left out.
@@ -65,7 +74,7 @@ pub(crate) fn statements(text: &str) -> Result<Vec<Statement>, SqlProblem> {
     definitions::depth::check_length(text)?;
     let Ok(tokens) = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location() else {
         // Planning says what is wrong with it, and where.
-        return Ok(vec![Statement { sql: text.to_owned(), start: 0, command: Command::Rows }]);
+        return Ok(vec![Statement::with_rows(text.to_owned(), 0)]);
     };
     let mut finder = ByteFinder::new(text);
     let mut found = Vec::new();
@@ -94,12 +103,15 @@ fn statement(text: &str, finder: &mut ByteFinder, tokens: &[&TokenWithSpan]) -> 
     let sql = sql_from(start);
     let command = match declaration {
         Some(Declaration { cursor, is_binary, .. }) => {
-            let query = Statement { sql: sql_from(query_start), start: query_start, command: Command::Rows };
+            let query = Statement::with_rows(sql_from(query_start), query_start);
             Command::Declare(Declare { cursor, is_binary, query: query.into() })
         }
         None => command(&words, &sql)?,
     };
-    Ok(Some(Statement { sql, start, command }))
+    Ok(Some(match command {
+        Command::Rows => Statement::with_rows(sql, start),
+        command => Statement { sql, start, command, may_name_the_catalog: false },
+    }))
 }
 
 /// Finds the bytes of lines and columns, from one to the next in a text.

@@ -9,7 +9,7 @@ use super::answering::{self, RowOutput, Sent, StatementLimits};
 use super::{Answered, Connection, RunningStatement};
 use crate::copy::{CopyFormat, copy};
 use crate::problem::{IN_FAILED_TRANSACTION, SqlProblem};
-use crate::query::{ReadFrom, StatementRows};
+use crate::query::{AskedText, ReadFrom, StatementRows};
 use crate::rows::RowFormat;
 use crate::statement::{Command, Statement};
 
@@ -46,7 +46,8 @@ impl Connection {
         };
         let from = ReadFrom { read_view, as_of: self.session.as_of(), zone: self.session.zone() };
         metrics::counter!("basestream_serving_postgres_queries_total").increment(1);
-        let asking = self.query_engine.ask(&running.statement.sql, params, from);
+        let Statement { sql, may_name_the_catalog, .. } = running.statement;
+        let asking = self.query_engine.ask(AskedText { sql, may_name_the_catalog: *may_name_the_catalog }, params, from);
         match limits.first(asking, &mut self.socket).await? {
             Ok(answer) => Ok(answer),
             Err(error) => Err(SqlProblem::from(error).within(running.text, running.statement.start).into()),
@@ -72,7 +73,7 @@ impl Connection {
             Some(at) => (running.statement.start + at, running.text),
             None => (0, ""),
         };
-        let select = Statement { sql: copy.sql, start, command: Command::Rows };
+        let select = Statement::with_rows(copy.sql, start);
         let mut answer = self.begin(&RunningStatement { statement: &select, text }, Vec::new(), limits).await?;
         let value_format = copy.format.value_format();
         let formats = vec![value_format; answer.types.len()];

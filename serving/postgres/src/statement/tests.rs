@@ -22,6 +22,21 @@ fn a_text_is_cut_at_semicolons_that_are_none_of_its_values() {
 }
 
 #[test]
+fn a_statement_with_rows_says_whether_it_may_name_the_catalog() {
+    let text = "SELECT 1; SELECT * FROM Pg_Class; EXPLAIN SELECT $1::oid; SHOW pg_x; \
+        DECLARE c CURSOR FOR SELECT version(); DECLARE pg_c CURSOR FOR SELECT a FROM b";
+    let found = statements(text).unwrap();
+    let of_statements: Vec<bool> = found.iter().map(|statement| statement.may_name_the_catalog).collect();
+    assert_eq!(of_statements, [false, true, true, false, false, false]);
+    let of_cursor = |statement: &Statement| match &statement.command {
+        Command::Declare(declare) => Some(declare.query.may_name_the_catalog),
+        _ => None,
+    };
+    assert_eq!(found.iter().filter_map(of_cursor).collect::<Vec<bool>>(), [true, false]);
+    assert!(statements("SELECT 'pg_").unwrap()[0].may_name_the_catalog);
+}
+
+#[test]
 fn settings_are_read_in_every_spelling() {
     for (text, expected) in [
         ("SET extra_float_digits = 3", set("extra_float_digits", "3")),
