@@ -58,11 +58,12 @@ impl Connection {
     ) -> Answered {
         let prepared = self.statements.get(statement).ok_or_else(|| no_statement(statement))?.clone();
         let has_params = matches!(prepared.command(), Some(Command::Rows | Command::Declare(_)));
-        let types = match prepared.types_are_known(values.len()) || !has_params {
-            true => prepared.types.clone(),
-            false => self.described(&prepared).await?.params,
+        let described = match prepared.types_are_known(values.len()) || !has_params {
+            true => None,
+            false => Some(self.described(&prepared).await?),
         };
-        let params = prepared::values(&types, formats, values, self.session.zone())?;
+        let types = described.as_ref().map_or(&prepared.types, |described| &described.params);
+        let params = prepared::values(types, formats, values, self.session.zone())?;
         self.keep_portal(name, Portal { prepared, text_bytes: 0, params, formats: result_formats, progress: PortalProgress::NotBegun })?;
         Ok(self.socket.put(PgWireBackendMessage::BindComplete(BindComplete::new()))?)
     }
@@ -110,6 +111,11 @@ impl Connection {
         let Some(statement) = &prepared.statement else { return Ok(prepared::nothing()) };
         self.refuse_if_failed(&statement.command)?;
         let node = self.query_engine.node.clone();
+        // A transaction describes what it read first; without one, what is loaded is enough to find what is kept.
+        let loaded = node.loaded().filter(|_| !self.session.in_transaction());
+        if let Some(known) = loaded.and_then(|loaded| self.descriptions.get(&statement.sql, &prepared.types, loaded.state.revision)) {
+            return Ok(known);
+        }
         let read_view = self.session.read_view(|| node.read_view())?;
         let revision = read_view.loaded.state.revision;
         if let Some(known) = self.descriptions.get(&statement.sql, &prepared.types, revision) {

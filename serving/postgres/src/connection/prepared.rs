@@ -90,19 +90,19 @@ impl PortalProgress {
 
 /// What queries are, by their text, the types that the client says of their parameters, and the catalog's revision.
 #[derive(Debug, Default)]
-pub(super) struct Descriptions(HashMap<(String, Vec<u32>), (Revision, Description)>);
+pub(super) struct Descriptions(HashMap<String, HashMap<Vec<u32>, (Revision, Description)>>);
 
 impl Descriptions {
     pub(super) fn get(&self, sql: &str, types: &[u32], revision: Revision) -> Option<Description> {
-        let (of, described) = self.0.get(&(sql.to_owned(), types.to_vec()))?;
+        let (of, described) = self.0.get(sql)?.get(types)?;
         (*of == revision).then(|| described.clone())
     }
 
     pub(super) fn keep(&mut self, sql: &str, types: &[u32], revision: Revision, described: Description) {
-        if self.0.len() >= MAX_DESCRIPTIONS {
+        if self.0.values().map(HashMap::len).sum::<usize>() >= MAX_DESCRIPTIONS {
             self.0.clear();
         }
-        self.0.insert((sql.to_owned(), types.to_vec()), (revision, described));
+        self.0.entry(sql.to_owned()).or_default().insert(types.to_vec(), (revision, described));
     }
 }
 
@@ -150,3 +150,6 @@ pub(super) fn texts(names: &[&str]) -> Description {
     let schema = text_schema(names);
     Description { types: wire_types(&schema, &[]), schema, params: Vec::new() }
 }
+
+#[cfg(test)]
+mod tests;
