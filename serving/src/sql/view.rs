@@ -84,7 +84,11 @@ impl ViewTable {
             let (runtime, shown) = (runtime.clone(), shown.clone());
             stream::once(async move {
                 let answers = key_rows.answer(&runtime).await?;
-                named_as(&shown, filter_record_batch(&answers.rows, &BooleanArray::from(answers.found))?)
+                let rows = match answers.found.iter().all(|found| *found) {
+                    true => answers.rows,
+                    false => filter_record_batch(&answers.rows, &BooleanArray::from(answers.found))?,
+                };
+                named_as(&shown, rows)
             })
             .boxed()
         };
