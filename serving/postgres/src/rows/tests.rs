@@ -4,7 +4,7 @@ use arrow::array::{
     BinaryArray, BooleanArray, Decimal128Array, Decimal256Array, DictionaryArray, DurationMicrosecondArray, Float32Array, Float64Array,
     Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, StringArray, StringViewArray, TimestampMicrosecondArray, UInt64Array,
 };
-use arrow::datatypes::{Field, Int32Type, Int64Type, IntervalMonthDayNano, Schema, i256};
+use arrow::datatypes::{Decimal128Type, DecimalType, Field, Int32Type, Int64Type, IntervalMonthDayNano, Schema, i256};
 use postgres_types::{FromSql, Type};
 use proptest::prelude::*;
 
@@ -175,6 +175,17 @@ fn read_numeric(bytes: &[u8]) -> String {
 }
 
 proptest! {
+    #[test]
+    fn a_decimal_of_any_type_is_written_as_its_text_is(
+        value in any::<i128>(), shift in 0u32..127, precision in 1u8..=38, scale in -9i8..=38
+    ) {
+        let (value, scale) = (value >> shift, scale.min(precision as i8));
+        let (mut written, mut expected) = (BytesMut::new(), BytesMut::new());
+        binary::DecimalFormat::new(precision, scale).put(&mut written, value);
+        binary::put_numeric(&mut expected, &Decimal128Type::format_decimal(value, precision, scale));
+        prop_assert_eq!(&written, &expected);
+    }
+
     #[test]
     fn a_decimal_is_the_same_in_both_formats(value in any::<i128>(), shift in 0u32..127, scale in 0i8..=38) {
         let value = (value >> shift) % 10_i128.pow(38);
