@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use bytes::{BufMut, BytesMut};
 use datafusion::sql::sqlparser::ast::{
@@ -16,7 +15,7 @@ use types::sql_errors::{SqlPlace, parser_text};
 use types::{Error, Result};
 
 use crate::problem::{INVALID_PARAMETER_VALUE, NOT_SUPPORTED, READ_ONLY, SqlProblem};
-use crate::rows::{BINARY, RowFormat, TEXT};
+use crate::rows::{BINARY, BatchWriter, TEXT};
 use crate::statement::ByteFinder;
 
 /// A COPY statement.
@@ -238,12 +237,12 @@ impl CopyFormat {
         }
     }
 
-    /// Appends a row. `values` writes them in [`CopyFormat::value_format`].
-    pub(crate) fn row(&self, out: &mut BytesMut, values: &RowFormat, batch: &RecordBatch, row: usize) -> Result<()> {
+    /// Appends a row. `writer` writes its values in [`CopyFormat::value_format`].
+    pub(crate) fn row(&self, out: &mut BytesMut, writer: &BatchWriter<'_>, row: usize) -> Result<()> {
         if *self == CopyFormat::Binary {
-            out.put_i16(batch.num_columns() as i16);
-            return batch.columns().iter().enumerate().try_for_each(|(index, column)| values.field(out, index, column, row));
+            return writer.fields(out, row);
         }
+        let BatchWriter { format: values, batch, .. } = writer;
         let mut value = BytesMut::new();
         for (index, column) in batch.columns().iter().enumerate() {
             let (delimiter, null) = match self {
@@ -335,11 +334,11 @@ fn quoted(out: &mut BytesMut, value: &[u8], marks: CsvMarks, null: &str, always:
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, Int64Array, StringArray};
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 
     use super::*;
     use crate::columns::wire_types;
-    use crate::rows::Zone;
+    use crate::rows::{RowFormat, Zone};
 
     fn copied(options: &str) -> Vec<u8> {
         let copy = copy(&format!("COPY v TO STDOUT {options}")).unwrap();
@@ -350,7 +349,8 @@ mod tests {
         let types = wire_types(batch.schema_ref(), &[]);
         let values = RowFormat { types, formats: vec![copy.format.value_format(); 2], zone: Zone::default() };
         let mut out = copy.format.begin(batch.schema_ref()).unwrap_or_default();
-        (0..batch.num_rows()).for_each(|row| copy.format.row(&mut out, &values, &batch, row).unwrap());
+        let writer = BatchWriter::new(&values, &batch);
+        (0..batch.num_rows()).for_each(|row| copy.format.row(&mut out, &writer, row).unwrap());
         out.extend(copy.format.end().unwrap_or_default());
         out.to_vec()
     }

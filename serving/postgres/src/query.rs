@@ -2,6 +2,7 @@
 //! answered by the node, `pg_catalog` and `information_schema` by the metadata session.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
@@ -137,12 +138,14 @@ impl StatementRows {
         Ok(true)
     }
 
-    /// The next row, if it needs no waiting: the batch it is in, and its place there.
-    pub(crate) fn take_row(&mut self) -> Option<(&RecordBatch, usize)> {
-        let row = self.next;
-        let batch = self.batch.as_ref().filter(|batch| row < batch.num_rows())?;
-        self.next += 1;
-        Some((batch, row))
+    /// The rows that need no waiting: the batch they are in, and their places there.
+    pub(crate) fn rows_at_hand(&self) -> Option<(&RecordBatch, Range<usize>)> {
+        self.batch.as_ref().map(|batch| (batch, self.next..batch.num_rows()))
+    }
+
+    /// Takes the first of them.
+    pub(crate) fn take(&mut self, rows: usize) {
+        self.next += rows;
     }
 
     /// True if the next row needs no waiting.

@@ -1,9 +1,10 @@
 //! Rows as PostgreSQL writes them, as text and as binary.
 //!
 //! ```text
-//! values  the value in a row of a column: the same whatever Arrow's type, a text and a view of one alike
-//!   text    that value as text; times in the client's zone
-//!   binary  that value as PostgreSQL's binary formats
+//! batch       the rows of a batch; most columns in binary are written from here
+//!   values    the value in a row of a column: the same whatever Arrow's type, a text and a view of one alike
+//!     text    that value as text; times in the client's zone
+//!     binary  that value as PostgreSQL's binary formats
 //! ```
 
 use std::sync::Arc;
@@ -16,11 +17,13 @@ use types::Result;
 
 use crate::columns::WireType;
 
+mod batch;
 mod binary;
 mod text;
 mod values;
 mod zone;
 
+pub(crate) use batch::BatchWriter;
 pub(crate) use zone::Zone;
 
 pub(crate) const TEXT: i16 = 0;
@@ -36,21 +39,8 @@ pub(crate) struct RowFormat {
 }
 
 impl RowFormat {
-    /// Appends a row as a DataRow message.
-    pub(crate) fn data_row(&self, out: &mut BytesMut, batch: &RecordBatch, row: usize) -> Result<()> {
-        out.put_u8(b'D');
-        let at = out.len();
-        out.put_i32(0);
-        out.put_i16(batch.num_columns() as i16);
-        for (index, column) in batch.columns().iter().enumerate() {
-            self.field(out, index, column, row)?;
-        }
-        set_length(out, at, 0);
-        Ok(())
-    }
-
     /// Appends a value with its length in front; NULL is the length -1.
-    pub(crate) fn field(&self, out: &mut BytesMut, index: usize, column: &ArrayRef, row: usize) -> Result<()> {
+    fn field(&self, out: &mut BytesMut, index: usize, column: &ArrayRef, row: usize) -> Result<()> {
         if column.is_null(row) || *column.data_type() == DataType::Null {
             out.put_i32(-1);
             return Ok(());

@@ -1,6 +1,7 @@
 //! Sends rows to a client. An answer ends when its time is over, when it is cancelled, and when the client has gone.
 
 use std::future::Future;
+use std::ops::Range;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::copy::CopyFormat;
 use crate::login::Caller;
 use crate::problem::{QUERY_CANCELED, SqlProblem};
 use crate::query::StatementRows;
-use crate::rows::RowFormat;
+use crate::rows::{BatchWriter, RowFormat};
 
 /// When a statement ends that has not ended by itself.
 pub(super) struct StatementLimits {
@@ -42,20 +43,46 @@ pub(super) enum RowOutput<'a> {
     },
 }
 
-impl RowOutput<'_> {
-    fn put(&mut self, out: &mut BytesMut, batch: &RecordBatch, row: usize) -> types::Result<()> {
+impl<'a> RowOutput<'a> {
+    /// Appends rows to what is to be sent, until that is as much as goes out in one piece. Returns how many.
+    fn put(&mut self, socket: &mut Socket, batch: &RecordBatch, rows: Range<usize>) -> types::Result<usize> {
+        let writer = BatchWriter::new(self.values(), batch);
+        let mut count = 0;
+        for row in rows {
+            let begin = socket.out.len();
+            if let Err(error) = self.put_row(&mut socket.out, &writer, row) {
+                // Half of a message would be taken for a whole one.
+                socket.out.truncate(begin);
+                return Err(error);
+            }
+            count += 1;
+            if socket.is_full() {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
+    fn put_row(&mut self, out: &mut BytesMut, writer: &BatchWriter<'_>, row: usize) -> types::Result<()> {
         match self {
-            RowOutput::Rows(format) => format.data_row(out, batch, row),
-            RowOutput::Copy { format, values, begin } => {
+            RowOutput::Rows(_) => writer.data_row(out, row),
+            RowOutput::Copy { format, begin, .. } => {
                 out.put_u8(b'd');
                 let at = out.len();
                 out.put_i32(0);
                 out.extend_from_slice(&begin.take().unwrap_or_default());
-                format.row(out, values, batch, row)?;
+                format.row(out, writer, row)?;
                 let length = (out.len() - at) as i32;
                 out[at..at + size_of::<i32>()].copy_from_slice(&length.to_be_bytes());
                 Ok(())
             }
+        }
+    }
+
+    /// How values are written.
+    fn values(&self) -> &'a RowFormat {
+        match self {
+            RowOutput::Rows(values) | RowOutput::Copy { values, .. } => values,
         }
     }
 }
@@ -126,14 +153,11 @@ pub(super) async fn send(
         if !answer.has_row() && !fill(socket, answer, rows > 0, limits).await? {
             return Ok(Sent { rows, may_have_more: false });
         }
-        let Some((batch, row)) = answer.take_row() else { continue };
-        let begin = socket.out.len();
-        if let Err(error) = output.put(&mut socket.out, batch, row) {
-            // Half of a message would be taken for a whole one.
-            socket.out.truncate(begin);
-            return Err(error.into());
-        }
-        rows += 1;
+        let Some((batch, at_hand)) = answer.rows_at_hand() else { continue };
+        let left = if max_rows == 0 { usize::MAX } else { max_rows - rows as usize };
+        let count = output.put(socket, batch, at_hand.start..at_hand.end.min(at_hand.start.saturating_add(left)))?;
+        answer.take(count);
+        rows += count as u64;
         if socket.is_full() {
             flush(socket, &turn, limits).await?;
         }

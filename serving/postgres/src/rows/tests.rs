@@ -1,11 +1,13 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    BinaryArray, BooleanArray, Decimal128Array, Decimal256Array, DictionaryArray, DurationMicrosecondArray, Float32Array, Float64Array,
-    Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, StringArray, StringViewArray, TimestampMicrosecondArray, UInt64Array,
+    BinaryArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array, DictionaryArray, DurationMicrosecondArray, Float32Array,
+    Float64Array, Int8Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, LargeStringArray, ListArray, NullArray,
+    StringArray, StringViewArray, TimestampMicrosecondArray, TimestampMillisecondArray, UInt64Array,
 };
 use arrow::datatypes::{Decimal128Type, DecimalType, Field, Int32Type, Int64Type, IntervalMonthDayNano, Schema, i256};
 use postgres_types::{FromSql, Type};
+use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
@@ -152,11 +154,50 @@ fn null_is_a_length_of_minus_one() {
     .unwrap();
     let format = RowFormat { types: wire_types(batch.schema_ref(), &[]), formats: vec![BINARY, TEXT], zone: Zone::default() };
     let mut out = BytesMut::new();
-    format.data_row(&mut out, &batch, 0).unwrap();
-    format.data_row(&mut out, &batch, 1).unwrap();
+    let writer = BatchWriter::new(&format, &batch);
+    writer.data_row(&mut out, 0).unwrap();
+    writer.data_row(&mut out, 1).unwrap();
     let expected: &[u8] = b"D\0\0\0\x12\0\x02\0\0\0\x04\0\0\0\x07\xff\xff\xff\xffD\0\0\0\x0f\0\x02\xff\xff\xff\xff\0\0\0\x01x";
     assert_eq!(&out[..], expected);
 }
+
+/// A column of every type that is written in a way of its own, and of some others, made from these numbers.
+fn columns_of_many_types(numbers: &[Option<i64>]) -> RecordBatch {
+    fn each<T, A: From<Vec<Option<T>>>>(numbers: &[Option<i64>], value: impl Fn(i64) -> T) -> A {
+        A::from(numbers.iter().map(|number| number.map(&value)).collect::<Vec<Option<T>>>())
+    }
+    fn decimals(numbers: &[Option<i64>], precision: u8, scale: i8, value: impl Fn(i64) -> i128) -> Decimal128Array {
+        each::<_, Decimal128Array>(numbers, value).with_precision_and_scale(precision, scale).unwrap()
+    }
+    let texts: Vec<Option<String>> = each(numbers, |number| number.to_string());
+    let lists = numbers.iter().map(|number| number.map(|number| vec![Some(number), None]));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(each::<_, BooleanArray>(numbers, |number| number > 0)),
+        Arc::new(each::<_, Int8Array>(numbers, |number| number as i8)),
+        Arc::new(each::<_, Int16Array>(numbers, |number| number as i16)),
+        Arc::new(each::<_, Int32Array>(numbers, |number| number as i32)),
+        Arc::new(each::<_, Int64Array>(numbers, |number| number)),
+        Arc::new(each::<_, UInt64Array>(numbers, |number| number as u64)),
+        Arc::new(each::<_, Float32Array>(numbers, |number| f32::from_bits(number as u32))),
+        Arc::new(each::<_, Float64Array>(numbers, |number| f64::from_bits(number as u64))),
+        Arc::new(decimals(numbers, 20, 2, i128::from)),
+        Arc::new(decimals(numbers, 9, 4, |number| i128::from(number) % 1_000_000_000)),
+        Arc::new(decimals(numbers, 38, 9, |number| i128::from(number) * i128::from(i64::MAX))),
+        Arc::new(each::<_, TimestampMicrosecondArray>(numbers, |number| number).with_timezone("UTC")),
+        Arc::new(each::<_, TimestampMicrosecondArray>(numbers, |number| number / 1_000)),
+        Arc::new(each::<_, TimestampMillisecondArray>(numbers, |number| number / 1_000_000)),
+        Arc::new(each::<_, Date32Array>(numbers, |number| i32::from(number as i16))),
+        Arc::new(StringArray::from(texts.clone())),
+        Arc::new(StringViewArray::from(texts.clone())),
+        Arc::new(LargeStringArray::from(texts)),
+        Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists)),
+        Arc::new(NullArray::new(numbers.len())),
+    ];
+    let named = columns.into_iter().enumerate().map(|(index, column)| (index.to_string(), column, true));
+    RecordBatch::try_from_iter_with_nullable(named).unwrap()
+}
+
+const MANY_TYPES: usize = 20;
 
 /// Reads PostgreSQL's binary numeric by its documentation, independently of how it is written.
 fn read_numeric(bytes: &[u8]) -> String {
@@ -175,6 +216,35 @@ fn read_numeric(bytes: &[u8]) -> String {
 }
 
 proptest! {
+    #[test]
+    fn a_batch_is_written_as_its_values_are(
+        numbers in vec(prop::option::weighted(0.8, prop_oneof![any::<i64>(), -20_000i64..20_000]), 1..20),
+        formats in vec(prop::sample::select(vec![TEXT, BINARY]), MANY_TYPES),
+        from in any::<prop::sample::Index>(),
+    ) {
+        let from = from.index(numbers.len());
+        let batch = columns_of_many_types(&numbers).slice(from, numbers.len() - from);
+        let format = RowFormat { types: wire_types(batch.schema_ref(), &[]), formats, zone: Zone::default() };
+        let writer = BatchWriter::new(&format, &batch);
+        for row in 0..batch.num_rows() {
+            let (mut written, mut expected) = (BytesMut::new(), BytesMut::new());
+            expected.put_i16(MANY_TYPES as i16);
+            let mut columns = batch.columns().iter().enumerate();
+            let of_values = columns.try_for_each(|(index, column)| format.field(&mut expected, index, column, row));
+            match (writer.data_row(&mut written, row), of_values) {
+                (Ok(()), Ok(())) => {
+                    prop_assert_eq!(written[0], b'D');
+                    prop_assert_eq!(i32::from_be_bytes(written[1..5].try_into().unwrap()), written.len() as i32 - 1);
+                    prop_assert_eq!(&written[5..], &expected[..]);
+                }
+                (written, expected) => {
+                    let [written, expected] = [written, expected].map(|refused| refused.unwrap_err().to_string());
+                    prop_assert_eq!(written, expected);
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_decimal_of_any_type_is_written_as_its_text_is(
         value in any::<i128>(), shift in 0u32..127, precision in 1u8..=38, scale in -9i8..=38
