@@ -150,30 +150,30 @@ fn length(bytes: &BytesMut, at: usize, allowed: std::ops::RangeInclusive<usize>)
 struct Body(Bytes);
 
 impl Body {
-    fn take(&mut self, bytes: usize) -> Result<Bytes> {
+    fn expect(&self, bytes: usize) -> Result<()> {
         if self.0.len() < bytes {
             return Err(Error::input("found a message that ends too early"));
         }
-        Ok(self.0.split_to(bytes))
+        Ok(())
     }
 
     fn i16(&mut self) -> Result<i16> {
-        Ok(self.take(2)?.get_i16())
+        self.expect(size_of::<i16>())?;
+        Ok(self.0.get_i16())
     }
 
     fn i32(&mut self) -> Result<i32> {
-        Ok(self.take(4)?.get_i32())
+        self.expect(size_of::<i32>())?;
+        Ok(self.0.get_i32())
     }
 
     /// A text that ends in a zero byte.
     fn text(&mut self) -> Result<String> {
         let end = self.0.iter().position(|byte| *byte == 0).ok_or_else(|| Error::input("found a text without an end in a message"))?;
-        let text = self.0.split_to(end);
-        self.0.advance(1);
-        match std::str::from_utf8(&text) {
-            Ok(text) => Ok(text.to_owned()),
-            Err(_) => Err(Error::input("found a text that is not UTF-8").with_reason(Reason::NotUtf8)),
-        }
+        let not_utf8 = |_| Error::input("found a text that is not UTF-8").with_reason(Reason::NotUtf8);
+        let text = std::str::from_utf8(&self.0[..end]).map_err(not_utf8)?.to_owned();
+        self.0.advance(end + 1);
+        Ok(text)
     }
 
     fn list<T>(&mut self, item: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
@@ -186,13 +186,15 @@ impl Body {
             -1 => Ok(None),
             length => {
                 let length = usize::try_from(length).map_err(|_| Error::input("found a value of a negative length"))?;
-                self.take(length).map(Some)
+                self.expect(length)?;
+                Ok(Some(self.0.split_to(length)))
             }
         }
     }
 
     fn target(&mut self) -> Result<Target> {
-        match self.take(1)?[0] {
+        self.expect(1)?;
+        match self.0.get_u8() {
             b'S' => Ok(Target::Statement),
             b'P' => Ok(Target::Portal),
             other => Err(Error::input(format!("found the target {other}, expected a statement (S) or a portal (P)"))),
