@@ -58,7 +58,10 @@ pub(super) fn ready(
     let meta = Meta::new(&context, &[AskedView { view: loaded, columns: Some(&places) }], &[]);
     let mut uuids = UuidColumns::default();
     uuids.add_view(&live.name, &live.plan);
-    let uuids = uuids.in_table(&live.name, &view_schema.project(&places)?);
+    let uuids = match &lookup.columns {
+        Some(_) => uuids.in_table(&live.name, &view_schema.project(&places)?),
+        None => uuids.in_table(&live.name, &view_schema),
+    };
     let table = ViewTable { runtime: runtime.clone(), context: context.clone(), live: live.clone() };
     let physical = table.lookup(keys, places, shown);
     Ok(Some(Ready { context, physical, task: runtime.task_context(), meta, uuids }))
