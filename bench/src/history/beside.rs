@@ -1,10 +1,11 @@
 //! A full run while incremental ones of the same view go on.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use batch::{RunMode, RunRequest};
 use catalog::{RunRecord, RunStatus};
-use types::{Error, Result};
+use types::{Error, ErrorKind, Result};
 
 use super::growing::Growing;
 use crate::purchases::Purchases;
@@ -25,16 +26,19 @@ impl Growing<'_, Purchases> {
             self.compared_full_run().await?;
             alone.push(began.elapsed());
             let began = Instant::now();
+            let has_ended = AtomicBool::new(false);
             let running = async {
                 let run = self.compared_full_run().await?;
+                has_ended.store(true, Ordering::SeqCst);
                 Ok::<_, Error>((run, began.elapsed()))
             };
-            let ((run, took), more) = futures::future::try_join(running, self.incremental_runs(next)).await?;
+            let ((run, took), more) = futures::future::try_join(running, self.incremental_runs(next, &has_ended)).await?;
             if run.comparison.is_some_and(|comparison| comparison.found() != Some(0)) {
                 return Err(Error::internal("a full run found other states than the others had kept"));
             }
             full.push(took);
-            next += more.len() as u64 * EVENTS_OF_A_RUN;
+            let (more, committed) = more;
+            next = committed;
             meanwhile.push(more);
         }
         let spread = |took: &[Duration]| Spread::from_values(took.iter().map(Duration::as_secs_f64));
@@ -76,26 +80,28 @@ impl Growing<'_, Purchases> {
         installation.batch().run(request, jobs::clock(), &|_| {}).await
     }
 
-    /// Incremental runs as long as a full one lets them go on; returns how long each took.
-    async fn incremental_runs(&self, mut next: u64) -> Result<Vec<Duration>> {
+    /// Incremental runs until a full one has ended; returns how long each took, and the number of the next event.
+    async fn incremental_runs(&self, mut next: u64, has_ended: &AtomicBool) -> Result<(Vec<Duration>, u64)> {
         let mut took = Vec::new();
-        while self.is_full_run_beside(took.is_empty()).await? {
+        while !has_ended.load(Ordering::SeqCst) {
+            if !self.is_full_run_beside().await? {
+                tokio::time::sleep(LOOK_EVERY).await;
+                continue;
+            }
             self.archive(next..next + EVENTS_OF_A_RUN).await?;
             next += EVENTS_OF_A_RUN;
-            took.push(self.run(RunStatus::Succeeded).await?.took);
+            match self.run(RunStatus::Succeeded).await {
+                Ok(ran) => took.push(ran.took),
+                // The full run was about to add the rest.
+                Err(error) if error.kind() == ErrorKind::Conflict => {}
+                Err(error) => return Err(error),
+            }
         }
-        Ok(took)
+        Ok((took, next))
     }
 
-    /// Whether a full run goes on beside others; waits until one does, if it is to.
-    async fn is_full_run_beside(&self, is_awaited: bool) -> Result<bool> {
-        loop {
-            let state = self.installed.installation.catalog.state().await?;
-            let is_beside = state.runs.iter().any(|run| run.status == RunStatus::Running && run.beside);
-            if is_beside || !is_awaited {
-                return Ok(is_beside);
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
+    async fn is_full_run_beside(&self) -> Result<bool> {
+        let state = self.installed.installation.catalog.state().await?;
+        Ok(state.runs.iter().any(|run| run.status == RunStatus::Running && run.beside))
     }
 }
