@@ -48,7 +48,7 @@ impl RowFormat {
         let at = out.len();
         out.put_i32(0);
         self.value(out, index, column, row)?;
-        set_length(out, at, size_of::<i32>());
+        binary::set_length(out, at, size_of::<i32>());
         Ok(())
     }
 
@@ -81,7 +81,7 @@ impl RowFormat {
             let at = out.len();
             out.put_i32(0);
             binary::put_value(out, wire_type.kind, items, row)?;
-            set_length(out, at, size_of::<i32>());
+            binary::set_length(out, at, size_of::<i32>());
         }
         Ok(())
     }
@@ -120,13 +120,6 @@ pub(crate) fn plain(batch: RecordBatch) -> Result<RecordBatch> {
     let fields: Vec<Field> = fields.map(|(field, column)| field.as_ref().clone().with_data_type(column.data_type().clone())).collect();
     let schema = Schema::new_with_metadata(fields, batch.schema_ref().metadata().clone());
     Ok(RecordBatch::try_new(Arc::new(schema), columns)?)
-}
-
-/// Writes the length of what was appended after it. `uncounted` are the bytes of the length itself, where it does not
-/// count them.
-fn set_length(out: &mut BytesMut, at: usize, uncounted: usize) {
-    let length = (out.len() - at - uncounted) as i32;
-    out[at..at + size_of::<i32>()].copy_from_slice(&length.to_be_bytes());
 }
 
 fn quoted_item(out: &mut BytesMut, item: &[u8]) {

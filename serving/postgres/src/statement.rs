@@ -59,7 +59,8 @@ pub(crate) struct Statement {
     /// The byte of the whole text at which it begins.
     pub(crate) start: usize,
     pub(crate) command: Command,
-    /// Of [`Command::Rows`]: what [`may_name_the_catalog`] says of its text. A prepared statement is not searched again.
+    /// Of [`Command::Rows`]: what [`may_name_the_catalog`] says of its text. A prepared statement is not searched
+    /// again.
     pub(crate) may_name_the_catalog: bool,
 }
 

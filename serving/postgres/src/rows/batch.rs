@@ -6,8 +6,8 @@ use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int16Type, Int32Ty
 use bytes::{BufMut, BytesMut};
 use types::Result;
 
-use super::binary::{DecimalFormat, micros_since_2000};
-use super::{BINARY, RowFormat, set_length};
+use super::binary::{DecimalFormat, micros_since_2000, set_length};
+use super::{BINARY, RowFormat};
 use crate::columns::Kind;
 
 pub(crate) struct BatchWriter<'a> {

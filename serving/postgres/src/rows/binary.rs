@@ -143,3 +143,10 @@ pub(super) fn put_numeric(out: &mut BytesMut, text: &str) {
     out.put_i16(scale as i16);
     groups[zeros..kept].iter().for_each(|group| out.put_i16(*group));
 }
+
+/// Writes the length of what was appended after it. `uncounted` are the bytes of the length itself, where it does not
+/// count them.
+pub(super) fn set_length(out: &mut BytesMut, at: usize, uncounted: usize) {
+    let length = (out.len() - at - uncounted) as i32;
+    out[at..at + size_of::<i32>()].copy_from_slice(&length.to_be_bytes());
+}

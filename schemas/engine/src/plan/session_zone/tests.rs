@@ -116,7 +116,8 @@ async fn columns_keep_their_names_and_groups_are_those_of_the_zone() {
     assert_eq!(asked(&session("Europe/Berlin"), &days).await.unwrap(), expected);
 }
 
-/// UNION is an aggregate over a union, in which a time that is never NULL was one before the zone was taken into account.
+/// UNION is an aggregate over a union, in which a time that is never NULL was one before the zone was taken into
+/// account.
 #[tokio::test]
 async fn what_is_never_null_can_be_united_in_the_zone() {
     let berlin = session("Europe/Berlin");
