@@ -86,7 +86,9 @@ impl ProcessHold {
     /// `None` if a run of this process has the lease.
     pub(crate) fn acquire(catalog: &Catalog, owner: &str, name: &str) -> Option<ProcessHold> {
         let key = LeaseKey { catalog: catalog.identity().to_owned(), owner: owner.to_owned(), name: name.to_owned() };
-        locked(&HELD).insert(key.clone()).then_some(ProcessHold(key))
+        let is_free = locked(&HELD).insert(key.clone());
+        // Only then: one that is dropped takes the lease away.
+        is_free.then(|| ProcessHold(key))
     }
 }
 

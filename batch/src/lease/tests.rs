@@ -18,3 +18,19 @@ async fn the_lease_of_a_run_or_a_pin_is_renewed_on_the_threads_for_leases() {
     }
     assert_eq!(keeping.stop().await.owner, "owner");
 }
+
+#[tokio::test]
+async fn one_run_of_a_process_has_a_lease_at_a_time() {
+    let (catalog, another) = (Catalog::open("sqlite::memory:").await.unwrap(), Catalog::open("sqlite::memory:").await.unwrap());
+    let acquire = |catalog: &Catalog, owner, name| ProcessHold::acquire(catalog, owner, name);
+    let held = acquire(&catalog, "owner", "run/v").unwrap();
+    assert!(acquire(&catalog, "owner", "run/v").is_none());
+    assert!(acquire(&catalog, "owner", "run/v").is_none(), "who did not get it does not take it away");
+    assert!(
+        [acquire(&catalog, "owner", "run/w"), acquire(&catalog, "other", "run/v"), acquire(&another, "owner", "run/v")]
+            .iter()
+            .all(Option::is_some)
+    );
+    drop(held);
+    assert!(acquire(&catalog, "owner", "run/v").is_some());
+}
