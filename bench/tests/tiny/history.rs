@@ -12,7 +12,7 @@ async fn runs_cost_what_is_new() {
     let folder = tempfile::tempdir().unwrap();
     // A run that recomputes where it should add, or runs where nothing is new, is an error.
     let report = history::run(&options, &programs(), folder.path(), "bench history").await.unwrap();
-    let [runs, series, copied, slices, links, together] = &report.tables[..] else { panic!("{report}") };
+    let [runs, series, copied, slices, beside, links, together] = &report.tables[..] else { panic!("{report}") };
     let read: Vec<_> = runs.rows.iter().map(|row| row[1].clone()).collect();
     assert_eq!(read, [16_286, 16, 162, 1_628, 0].map(Figure::Count), "{report}");
     assert!(runs.rows[1..].iter().all(|row| is_verdict(&row[4])), "{report}");
@@ -24,6 +24,7 @@ async fn runs_cost_what_is_new() {
     });
     assert!(each.min > 0.0 && each.max < full.min && copied.rows.iter().all(|row| is_verdict(&row[3])), "{report}");
     assert!(slices.rows.len() == 3 && slices.rows[1..].iter().all(|row| is_verdict(&row[2])), "{report}");
+    assert_eq!(beside.rows.len(), 3, "{report}");
     let read: Vec<_> = links.rows.iter().map(|row| row[1].clone()).collect();
     assert_eq!(read, [9_183, 8, 81, 818].map(Figure::Count), "{report}");
     assert!(links.rows[1..].iter().all(|row| is_verdict(&row[4])), "{report}");
