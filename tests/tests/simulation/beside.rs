@@ -9,7 +9,6 @@ use crate::actor::Ctx;
 use crate::lease::HeldLease;
 use crate::reader::segment;
 use crate::runner::{publish, recomputed};
-use crate::sabotage::Sabotage;
 use crate::views::streams_of;
 use crate::world::{Content, Fault, Positions};
 
@@ -21,7 +20,7 @@ pub async fn recompute_beside<'c>(held: &mut HeldLease<'c>, state: &CatalogState
     let ctx = held.ctx;
     ctx.step("asks for the lease to recompute").await;
     // Until the end: what was committed since is read then.
-    let pin = run.cut.clone().filter(|_| !ctx.sim.is_sabotaged(Sabotage::RecomputationWithoutPin));
+    let pin = run.cut.clone();
     let Some(mut aside) = HeldLease::acquire(ctx, &recompute_lease(&run.view, run.version), pin).await? else {
         return Err(Error::conflict("another run recomputes beside others"));
     };
@@ -35,10 +34,7 @@ async fn under<'c>(held: &mut HeldLease<'c>, aside: &mut HeldLease<'c>, state: &
     let ctx = held.ctx;
     let cut = run.cut.clone().unwrap_or_default();
     let published = state.snapshot(&run.view, run.version).map(|snapshot| snapshot.run);
-    let mut run = RunRecord { beside: true, ..run };
-    if ctx.sim.is_sabotaged(Sabotage::RecomputationWithoutPin) {
-        run.cut = None;
-    }
+    let run = RunRecord { beside: true, ..run };
     ctx.step("lets others run").await;
     let expect = vec![held.expect(), aside.expect(), Expect::Running { run: run.id }];
     ctx.commit(Commit { id: ctx.sim.id(), expect, add: vec![Add::Run(run.clone())], ..Commit::default() }).await?;

@@ -148,11 +148,6 @@ fn without_the_lease_at_publishing_a_schedule_fails() {
 }
 
 #[test]
-fn without_the_pin_of_a_recomputation_beside_others_a_schedule_fails() {
-    is_noticed(Sabotage::RecomputationWithoutPin);
-}
-
-#[test]
 fn a_compaction_across_a_cut_makes_a_schedule_fail() {
     is_noticed(Sabotage::CompactionAcrossACut);
 }

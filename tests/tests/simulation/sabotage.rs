@@ -13,8 +13,6 @@ pub enum Sabotage {
     OnlyTheCutCheck,
     /// As above without the check of the cut.
     NoCutCheck,
-    /// A recomputation beside other runs does not pin the cut that it goes back to.
-    RecomputationWithoutPin,
     /// A run does not take over the files that it carries over.
     CarriedFilesKeepTheirRun,
     /// Checkpoints are compacted across the cut of a snapshot.
