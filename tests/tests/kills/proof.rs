@@ -131,7 +131,14 @@ impl<'a> Quiet<'a> {
             run.is_some_and(|run| state.runs.iter().any(|known| known.id == run && known.status != RunStatus::Running))
         };
         let left: Vec<&str> = listed.iter().map(|object| object.path.as_str()).filter(|path| state.files.get(path).is_none()).collect();
-        match left.iter().find(|path| is_recent(path)) {
+        // The next recomputation goes on with these.
+        let is_kept = |path: &str| match path.parse() {
+            Ok(ObjectName::SliceBucket { view, version, .. } | ObjectName::Draft { view, version, .. }) => {
+                catalog::draft_to_resume(&state, &view, version, basestream_tests::now()).is_some()
+            }
+            _ => false,
+        };
+        match left.iter().find(|path| is_recent(path) && !is_kept(path)) {
             Some(path) => Err(Error::corrupt(format!("{path} was left by a run that ended, and nothing names it"))),
             None => Ok(()),
         }
