@@ -112,8 +112,8 @@ pub async fn collect_orphans(catalog: &Catalog, storage: &ObjectStorage, clock: 
 }
 
 /// Deletes what runs wrote that were killed, failed or dropped, and slices of recomputations that are done; returns how
-/// many files. Each run is looked after once, unless its version has slices to go on with: `looked_after` remembers those
-/// of the catalog's state.
+/// many files. Each run is looked after once, unless its version has slices to go on with: `looked_after` remembers
+/// those of the catalog's state.
 pub async fn collect_left_by_runs(
     catalog: &Catalog,
     storage: &ObjectStorage,
