@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use catalog::{
-    Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, Retention, RunRecord, RunStatus, StreamsRead,
-    collectable, may_have_left_files, orphans, orphans_commit,
+    Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, Retention, StreamsRead, collectable, has_draft,
+    may_have_left_files, orphans, orphans_commit,
 };
 use committed::registry::Registry;
 use committed::retention::archive_kept;
@@ -22,8 +22,6 @@ use types::tiles::{Clock, Micros};
 use types::{Error, ErrorKind, Result, failpoint};
 use uuid::Uuid;
 
-/// How long after the end of a run what it left is looked for.
-const WRITES_END_WITHIN: Duration = Duration::from_secs(60);
 /// How much one transaction marks or deletes: all other commits wait for it.
 const MOST: usize = 2_000;
 /// How often marks are decided outside of their transaction: a commit in between refuses them.
@@ -112,8 +110,8 @@ pub async fn collect_orphans(catalog: &Catalog, storage: &ObjectStorage, clock: 
 }
 
 /// Deletes what runs wrote that were killed, failed or dropped, and slices of recomputations that are done; returns how
-/// many files. Each run is looked after once, unless its version has slices to go on with: `looked_after` remembers
-/// those of the catalog's state.
+/// many files. Each run is looked after once, and again as long as its version has slices to go on with: `looked_after`
+/// remembers those of the catalog's state that are done.
 pub async fn collect_left_by_runs(
     catalog: &Catalog,
     storage: &ObjectStorage,
@@ -122,13 +120,8 @@ pub async fn collect_left_by_runs(
 ) -> Result<usize> {
     let state = catalog.state().await?;
     looked_after.retain(|id| state.runs.iter().any(|run| run.id == *id));
-    let (mut deleted, now) = (0, clock());
-    let done: Vec<Uuid> = may_have_left_files(&state, now).map(|run| run.id).collect();
-    // Of versions that have slices to go on with, these are kept; what else runs wrote that failed is of no use.
-    let ended_before = now.saturating_sub(WRITES_END_WITHIN.as_micros() as Micros);
-    let has_failed = |run: &&RunRecord| matches!(run.status, RunStatus::Failed | RunStatus::Dropped) && !done.contains(&run.id);
-    let failed = state.runs.iter().filter(has_failed).filter(|run| run.ended_at.is_some_and(|at| at <= ended_before));
-    for run in may_have_left_files(&state, now).chain(failed) {
+    let mut deleted = 0;
+    for run in may_have_left_files(&state, clock()) {
         if looked_after.contains(&run.id) {
             continue;
         }
@@ -140,7 +133,7 @@ pub async fn collect_left_by_runs(
             deleted += 1;
             failpoint::hit("collect.between_deletes")?;
         }
-        if done.contains(&run.id) {
+        if !has_draft(&state, &run.view, run.version) {
             looked_after.insert(run.id);
         }
     }

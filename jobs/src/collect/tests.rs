@@ -169,6 +169,42 @@ async fn what_a_killed_run_left_is_deleted_within_minutes() {
     assert_eq!(collected_at(NOW + 9 * minute).await, 0);
 }
 
+/// The next recomputation goes on with the slices, and deletes them in vain: its process dies before that.
+#[tokio::test]
+async fn of_what_a_failed_run_left_its_slices_go_once_no_run_goes_on_with_them() {
+    const MINUTE: Micros = 60_000_000;
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = Catalog::open(&format!("sqlite://{}", folder.path().join("catalog.db").display())).await.unwrap();
+    let storage = ObjectStorage::open("memory://").unwrap();
+    let recomputed = |status, ended_at| RunRecord {
+        status,
+        ended_at: Some(ended_at),
+        strategy: Some(types::Strategy::Full),
+        ..RunRecord::requested("v".into(), 1)
+    };
+    let draft = Some(catalog::RunDraft { path: "draft".into(), bytes: 1, checksum: 2, events: 3, resumed: 0, format: 1 });
+    let failed = RunRecord { draft, ..recomputed(RunStatus::Failed, NOW) };
+    let slice = ObjectName::SliceBucket { view: "v".into(), version: 1, run: failed.id, slice: 0, bucket: 0 };
+    for name in [ObjectName::Bucket { view: "v".into(), version: 1, run: failed.id, bucket: 0 }, slice.clone()] {
+        storage.put_new(&name, bytes::Bytes::from_static(b"rows")).await.unwrap();
+    }
+    let add = async |run: RunRecord| {
+        catalog.commit(Commit { id: Uuid::now_v7(), add: vec![Add::Run(run)], ..Commit::default() }).await.unwrap();
+    };
+    let mut looked_after = HashSet::new();
+    let mut collected_at = async |now: Micros| {
+        let clock: Clock = Arc::new(move || now);
+        collect_left_by_runs(&catalog, &storage, &clock, &mut looked_after).await.unwrap()
+    };
+    add(failed).await;
+    assert_eq!(collected_at(NOW + MINUTE).await, 1);
+    let left: Vec<String> = storage.list("").await.unwrap().into_iter().map(|object| object.path).collect();
+    assert_eq!(left, [slice.to_string()]);
+    add(recomputed(RunStatus::Succeeded, NOW + 2 * MINUTE)).await;
+    assert_eq!(collected_at(NOW + 2 * MINUTE).await, 1);
+    assert_eq!(storage.list("").await.unwrap().len(), 0);
+}
+
 /// A catalog in the folder, and a storage, with files of a run that failed: they can go at once.
 async fn files_of_a_failed_run(folder: &tempfile::TempDir, count: u32) -> (Catalog, ObjectStorage) {
     let catalog = Catalog::open(&format!("sqlite://{}", folder.path().join("catalog.db").display())).await.unwrap();

@@ -31,14 +31,13 @@ pub fn orphans_commit(state: &CatalogState, id: Uuid, now: Micros) -> Option<Com
 const WRITES_END_WITHIN: Duration = Duration::from_secs(60);
 
 /// Returns the runs that ended some time ago and may have left files which no transaction can name: those without a
-/// snapshot, and recomputations, which may have died before they deleted their slices. Not those whose version has a
-/// draft that the next one goes on with.
+/// snapshot, and recomputations, which may have died before they deleted their slices.
 pub fn may_have_left_files(state: &CatalogState, now: Micros) -> impl Iterator<Item = &RunRecord> {
     let ended_before = now.saturating_sub(WRITES_END_WITHIN.as_micros() as Micros);
     let has_ended = move |run: &&RunRecord| run.ended_at.is_some_and(|at| at <= ended_before);
     let may_have = |run: &&RunRecord| match run.status {
-        RunStatus::Failed | RunStatus::Dropped => !has_draft(state, &run.view, run.version),
-        RunStatus::Succeeded => run.strategy == Some(Strategy::Full) && !has_draft(state, &run.view, run.version),
+        RunStatus::Failed | RunStatus::Dropped => true,
+        RunStatus::Succeeded => run.strategy == Some(Strategy::Full),
         RunStatus::Requested | RunStatus::Running | RunStatus::Skipped => false,
     };
     state.runs.iter().filter(may_have).filter(has_ended)

@@ -384,7 +384,7 @@ fn what_runs_left_is_looked_for_a_minute_after_they_ended_without_a_snapshot() {
     let state = CatalogState { runs, ..CatalogState::default() };
     let found = |state: &CatalogState| may_have_left_files(state, NOW).map(|run| run.id.as_u128()).collect::<Vec<u128>>();
     assert_eq!(found(&state), [1, 3]);
-    // A recomputation that died after it published has left its slices, and one with a draft has left nothing yet.
+    // A recomputation that died after it published has left its slices.
     let full = |run| RunRecord { strategy: Some(types::Strategy::Full), ..run };
     let recomputed = full(ended(7, RunStatus::Succeeded, NOW - 9 * minute));
     let state = CatalogState { runs: [vec![recomputed], state.runs].concat(), ..state };
@@ -394,8 +394,10 @@ fn what_runs_left_is_looked_for_a_minute_after_they_ended_without_a_snapshot() {
     assert_eq!(orphans(&state, &listed), [&listed[0]]);
     let draft = Some(RunDraft { path: "draft".into(), bytes: 1, checksum: 2, events: 3, resumed: 0, format: 1 });
     let failed = full(RunRecord { draft, ..ended(8, RunStatus::Failed, NOW - 5 * minute) });
+    assert!(!has_draft(&state, "v", 1));
     let state = CatalogState { runs: [vec![failed], state.runs].concat(), ..state };
-    assert_eq!(found(&state), [0; 0]);
+    assert_eq!((found(&state), has_draft(&state, "v", 1)), (vec![8, 7, 1, 3], true), "slices are kept, and nothing else");
+    assert_eq!(orphans(&state, &listed), [&listed[0]; 0]);
 }
 
 proptest! {
