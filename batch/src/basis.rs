@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use catalog::{CatalogState, DefinitionStatus, RunRecord, RunStatus};
+use catalog::{CatalogState, DefinitionStatus, RunStatus, last_recomputation};
 use committed::registry::LiveView;
 use storage::Manifest;
 use types::Strategy;
@@ -81,9 +81,8 @@ pub(crate) fn addable<'m>(state: &CatalogState, view: &LiveView, before: Option<
 /// Whether the last recomputation of the version failed a moment ago. Until it is tried again, runs add to the snapshot
 /// that is there.
 pub fn recomputation_failed_lately(state: &CatalogState, view: &LiveView, now: Micros) -> bool {
-    let is_recomputation = |run: &&RunRecord| run.view == view.name && run.version == view.version && run.strategy == Some(Strategy::Full);
-    let last = state.runs.iter().find(is_recomputation).filter(|run| run.status == RunStatus::Failed);
-    last.and_then(|run| run.ended_at).is_some_and(|at| at <= now && now - at < micros(RECOMPUTED_AGAIN_AFTER))
+    let failed = last_recomputation(state, &view.name, view.version).filter(|run| run.status == RunStatus::Failed);
+    failed.and_then(|run| run.ended_at).is_some_and(|at| at <= now && now - at < micros(RECOMPUTED_AGAIN_AFTER))
 }
 
 /// Whether no run of the view reads the archive, unless it was asked to.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use batch::recomputation_failed_lately;
-use catalog::{CatalogState, DefinitionKind, DefinitionStatus, RunRecord, RunStatus, checkpoints_after};
+use catalog::{CatalogState, DefinitionKind, DefinitionStatus, RunRecord, RunStatus, checkpoints_after, is_being_recomputed};
 use committed::building::BuildProgress;
 use committed::lacking::{events_of, has_history};
 use committed::registry::{LiveView, Registry};
@@ -165,13 +165,12 @@ fn scanned(state: &CatalogState, view: &LiveView, now: Micros) -> Option<Arc<str
 
 /// Whether a run recomputes because `full_every` has passed, as far as that is known before it begins.
 fn is_recomputed_beside(state: &CatalogState, view: &LiveView, now: Micros) -> bool {
-    let is_at_it = |run: &RunRecord| run.view == view.name && run.version == view.version && run.beside && run.status == RunStatus::Running;
     let is_added_to = view.definition.strategy != Some(Strategy::Full) && view.status != DefinitionStatus::Kept;
     is_added_to
         && state.snapshot(&view.name, view.version).is_some()
         && is_full_run_due(state, view, now)
         && !recomputation_failed_lately(state, view, now)
-        && !state.runs.iter().any(is_at_it)
+        && !is_being_recomputed(state, &view.name, view.version, now)
 }
 
 /// Whether `full_every` has passed since the last full run that the catalog remembers.

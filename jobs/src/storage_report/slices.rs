@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use catalog::{CatalogState, DefinitionKind, ORPHAN_AGE, RunRecord, RunStatus, draft_to_resume};
+use catalog::{CatalogState, DefinitionKind, ORPHAN_AGE, RunRecord, RunStatus, draft_to_resume, last_recomputation};
 use engine::events::format_timestamp;
 use serde::Serialize;
 use storage::ObjectStorage;
@@ -38,7 +38,7 @@ pub enum SlicesStatus {
 
 /// Returns the slices that the storage has at the time `now`, by view and version.
 pub(super) async fn stored_slices(storage: &ObjectStorage, state: &CatalogState, now: Micros) -> Result<Vec<SlicesUsage>> {
-    let saves = |run: &&RunRecord| is_recomputation(run) && (run.status == RunStatus::Running || run.draft.is_some());
+    let saves = |run: &&RunRecord| run.strategy == Some(Strategy::Full) && (run.status == RunStatus::Running || run.draft.is_some());
     let versions: BTreeSet<(&Arc<str>, u32)> = state.runs.iter().filter(saves).map(|run| (&run.view, run.version)).collect();
     let mut found = Vec::new();
     for (view, version) in versions {
@@ -57,9 +57,7 @@ pub(super) async fn stored_slices(storage: &ObjectStorage, state: &CatalogState,
 
 /// Returns who deletes the slices of a view version, and until when those that are resumable are kept.
 fn slices_status(state: &CatalogState, view: &str, version: u32, now: Micros) -> (SlicesStatus, Option<String>) {
-    // Newest first.
-    let last = state.runs.iter().find(|run| &*run.view == view && run.version == version && is_recomputation(run));
-    let Some(last) = last else { return (SlicesStatus::Obsolete, None) };
+    let Some(last) = last_recomputation(state, view, version) else { return (SlicesStatus::Obsolete, None) };
     let is_live = || state.definitions.get(DefinitionKind::View, view, version).is_some_and(|record| record.status.is_live());
     match last.ended_at {
         None => (SlicesStatus::Running, None),
@@ -68,8 +66,4 @@ fn slices_status(state: &CatalogState, view: &str, version: u32, now: Micros) ->
         }
         Some(_) => (SlicesStatus::Obsolete, None),
     }
-}
-
-fn is_recomputation(run: &RunRecord) -> bool {
-    run.strategy == Some(Strategy::Full)
 }

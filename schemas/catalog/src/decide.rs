@@ -17,7 +17,7 @@ pub use checkpoint::{checkpoint_commit, ledger_difference};
 pub(crate) use collect::GRACE;
 pub use collect::{CollectionPlan, Retention, collectable};
 pub use compact::{CompactionRules, compacted, compaction_commit, compactions};
-pub use drafts::{draft_to_resume, has_draft, is_being_recomputed};
+pub use drafts::{draft_to_resume, has_draft, is_being_recomputed, last_recomputation};
 pub use orphans::{ORPHAN_AGE, may_have_left_files, orphans, orphans_commit};
 pub(crate) use publish::cut_conflict;
 pub use publish::{

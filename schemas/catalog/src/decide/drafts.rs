@@ -33,7 +33,8 @@ pub fn has_draft(state: &CatalogState, view: &str, version: u32) -> bool {
     last_recomputation(state, view, version).is_some_and(|run| is_unfinished(run) && is_kept(run))
 }
 
-fn last_recomputation<'s>(state: &'s CatalogState, view: &str, version: u32) -> Option<&'s RunRecord> {
+/// Returns the newest run of a view version that recomputes from the archive, or did.
+pub fn last_recomputation<'s>(state: &'s CatalogState, view: &str, version: u32) -> Option<&'s RunRecord> {
     // Newest first. A run that has not decided yet how it makes its snapshot has saved nothing.
     let mut of_version = state.runs.iter().filter(|run| &*run.view == view && run.version == version);
     of_version.find(|run| run.strategy == Some(Strategy::Full))
