@@ -24,7 +24,7 @@ pub(crate) use due::{due_runs, newest_runs};
 pub use due_check::DueCheck;
 pub use rebuild_states::Tried;
 
-use due::{RunUnderWay, extra_places, may_recompute_beside, to_begin};
+use due::{RunUnderWay, has_extra_place, may_recompute_beside, to_begin};
 use rebuild_states::rebuild_states;
 use under_way::RunsUnderWay;
 
@@ -108,7 +108,7 @@ impl Scheduler {
         metrics::gauge!("basestream_batch_runs_queued").set(queue.len().saturating_sub(count) as f64);
         for together in begin {
             let leaves_full_every = !may_recompute_beside(under_way.runs(), self.max_concurrent_runs);
-            let is_extra = extra_places(under_way.runs(), self.max_concurrent_runs) > 0;
+            let is_extra = has_extra_place(under_way.runs(), self.max_concurrent_runs);
             let slot = under_way.new_place();
             for (batch, due) in self.layers(&together, is_extra).into_iter().zip(together) {
                 let beside = Beside { memory_limit_bytes: self.memory_beside(&batch), ..Beside::default() };

@@ -110,8 +110,9 @@ pub(super) fn to_begin<'d>(queue: &'d [Due], under_way: &[RunUnderWay], most: us
     let mut versions: BTreeSet<ViewVersion> = holding.map(|run| run.due.view_version()).collect();
     let taken: BTreeSet<RunSlot> = under_way.iter().map(|run| run.slot).collect();
     let of_long: BTreeSet<RunSlot> = under_way.iter().filter(|run| run.due.is_long()).map(|run| run.slot).collect();
-    let mut places = (most + extra_places(under_way, most)).saturating_sub(taken.len());
-    let most_long = if most > 1 { most - 1 } else { most + extra_places(under_way, most) };
+    let all = most + usize::from(has_extra_place(under_way, most));
+    let mut places = all.saturating_sub(taken.len());
+    let most_long = if most > 1 { most - 1 } else { all };
     let mut places_of_long = most_long.saturating_sub(of_long.len());
     let mut begin = Vec::new();
     for (at, due) in queue.iter().enumerate() {
@@ -132,19 +133,15 @@ pub(super) fn to_begin<'d>(queue: &'d [Due], under_way: &[RunUnderWay], most: us
     begin
 }
 
-/// How many places there are beyond `most`.
-pub(super) fn extra_places(under_way: &[RunUnderWay], most: usize) -> usize {
-    usize::from(most == 1 && slots_beside(under_way) > 0)
+/// Whether there is a place beyond `most`.
+pub(super) fn has_extra_place(under_way: &[RunUnderWay], most: usize) -> bool {
+    most == 1 && under_way.iter().any(RunUnderWay::is_beside)
 }
 
 /// Whether a run that begins now may recompute beside others of its version: of several places, one remains for those.
 pub(super) fn may_recompute_beside(under_way: &[RunUnderWay], most: usize) -> bool {
     let do_so = under_way.iter().filter(|run| run.is_beside() || run.due.is_full_every);
     do_so.map(|run| run.slot).collect::<BTreeSet<_>>().len() < most.saturating_sub(1).max(1)
-}
-
-fn slots_beside(under_way: &[RunUnderWay]) -> usize {
-    under_way.iter().filter(|run| run.is_beside()).map(|run| run.slot).collect::<BTreeSet<_>>().len()
 }
 
 /// Returns the stream whose archive a run of the view recomputes from, if that is known before it begins and the view
