@@ -1,7 +1,7 @@
 //! What every step of a run needs, and the run's record while it is under way.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use catalog::{Add, Catalog, CatalogState, Commit, Expect, RunDraft, RunRecord};
 use tracing::warn;
@@ -9,6 +9,7 @@ use types::tiles::Clock;
 use types::{ErrorKind, Result, Strategy};
 use uuid::Uuid;
 
+use crate::lease::locked;
 use crate::memory::Resident;
 use crate::progress::EventsRead;
 use crate::run_leases::{LOOK, RunLeases};
@@ -16,8 +17,6 @@ use crate::run_leases::{LOOK, RunLeases};
 /// What every step of a run needs.
 pub(crate) struct RunContext<'a> {
     pub(crate) leases: &'a RunLeases,
-    /// Where it is noted whether other runs of the version may go on: the scheduler looks there.
-    pub(crate) beside: &'a AtomicBool,
     pub(crate) clock: &'a Clock,
     /// Called with the number of rows written so far; while a replay reads, with the number of events read.
     pub(crate) progress: &'a (dyn Fn(i64) + Send + Sync),
@@ -36,19 +35,19 @@ pub(crate) struct RunContext<'a> {
 impl RunContext<'_> {
     /// Notes how the run makes its snapshot, for the reports of its progress.
     pub(crate) fn note_strategy(&self, strategy: Strategy) {
-        *self.strategy.lock().unwrap_or_else(PoisonError::into_inner) = Some(strategy);
+        *locked(&self.strategy) = Some(strategy);
     }
 
     pub(crate) fn note_draft(&self, draft: Option<RunDraft>) {
-        *self.draft.lock().unwrap_or_else(PoisonError::into_inner) = draft;
+        *locked(&self.draft) = draft;
     }
 
     /// The run's record, with what it has read and saved so far.
     pub(crate) fn so_far(&self, run: &RunRecord) -> RunRecord {
         RunRecord {
             events_read: self.events_read.count(),
-            strategy: *self.strategy.lock().unwrap_or_else(PoisonError::into_inner),
-            draft: self.draft.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            strategy: *locked(&self.strategy),
+            draft: locked(&self.draft).clone(),
             beside: self.leases.is_beside(),
             ..run.clone()
         }
@@ -71,7 +70,6 @@ impl RunContext<'_> {
         let commit = Commit { id: Uuid::now_v7(), expect, add: vec![Add::Run(aside)], ..Commit::default() };
         catalog.commit_with_retry(commit).await?;
         let held = self.leases.take_run();
-        self.beside.store(true, Ordering::SeqCst);
         drop(recording);
         if let Some(held) = held {
             self.leases.release_lease(held).await;
@@ -84,7 +82,6 @@ impl RunContext<'_> {
         let held = self.leases.acquire_run_again().await?;
         let _recording = self.recording.lock().await;
         self.leases.put_run(held);
-        self.beside.store(false, Ordering::SeqCst);
         // A catalog that does not answer for longer costs the run its leases.
         loop {
             match catalog.begin_run(self.so_far(run), self.leases.expect_all((self.clock)())).await {

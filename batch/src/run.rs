@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use catalog::{CatalogState, DefinitionKind, RunRecord, RunStatus, dropped_commit, failure_commit};
@@ -45,7 +45,8 @@ impl Batch {
         given_up: impl Future<Output = ()> + Send,
     ) -> Result<RunRecord> {
         let (version, pin) = self.version_and_pin(&request).await?;
-        let Some(leases) = RunLeases::acquire(self, ViewVersion::new(request.view.clone(), version), &clock, pin).await? else {
+        let (view_version, is_beside) = (ViewVersion::new(request.view.clone(), version), request.beside.is_beside.clone());
+        let Some(leases) = RunLeases::acquire(self, view_version, &clock, pin, is_beside).await? else {
             return Err(Error::conflict(format!("version {version} of the view \"{}\" is being run already", request.view)));
         };
         failpoint::hit("run.leased")?;
@@ -56,7 +57,6 @@ impl Batch {
             version,
             &RunContext {
                 leases: &leases,
-                beside: &request.beside.is_beside,
                 clock: &clock,
                 progress,
                 events_read: &EventsRead::default(),
@@ -71,7 +71,6 @@ impl Batch {
         .await;
         drop(under_way);
         leases.release().await;
-        request.beside.is_beside.store(false, Ordering::SeqCst);
         outcome
     }
 

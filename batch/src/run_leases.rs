@@ -7,7 +7,8 @@
 //! waiting/v@1                                                |-|  no other run begins
 //! ```
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use catalog::{Catalog, Expect, LeaseRecord, recompute_lease, run_lease, waiting_lease};
@@ -18,7 +19,7 @@ use types::vector::Vector;
 use types::{Error, ErrorKind, Result};
 
 use crate::layer::Batch;
-use crate::lease::{KeepLease, ProcessHold};
+use crate::lease::{KeepLease, ProcessHold, locked};
 
 /// How often a run that has recomputed looks whether the other run of its version has ended, and whether a catalog that
 /// did not answer does.
@@ -44,6 +45,8 @@ pub(crate) struct RunLeases {
     clock: Clock,
     version: ViewVersion,
     leases: Mutex<Leases>,
+    /// Whether other runs of the version may hold its lease.
+    is_beside: Arc<AtomicBool>,
 }
 
 struct Leases {
@@ -52,8 +55,15 @@ struct Leases {
 }
 
 impl RunLeases {
-    /// Acquires the lease of a view version. `None` if another run has it, or waits for it.
-    pub(crate) async fn acquire(batch: &Batch, version: ViewVersion, clock: &Clock, pin: Option<Vector>) -> Result<Option<RunLeases>> {
+    /// Acquires the lease of a view version. `None` if another run has it, or waits for it. In `is_beside` the scheduler
+    /// sees whether other runs may begin.
+    pub(crate) async fn acquire(
+        batch: &Batch,
+        version: ViewVersion,
+        clock: &Clock,
+        pin: Option<Vector>,
+        is_beside: Arc<AtomicBool>,
+    ) -> Result<Option<RunLeases>> {
         let leases = RunLeases {
             catalog: batch.catalog.clone(),
             owner: batch.worker.clone(),
@@ -61,6 +71,7 @@ impl RunLeases {
             clock: clock.clone(),
             version,
             leases: Mutex::new(Leases { run: None, recompute: None }),
+            is_beside,
         };
         if leases.is_awaited().await? {
             return Ok(None);
@@ -90,28 +101,30 @@ impl RunLeases {
         let name = recompute_lease(&self.version.name, self.version.version);
         let lease = self.keep(&name, Some(cut.clone())).await?;
         let is_acquired = lease.is_some();
-        lock(&self.leases).recompute = lease;
+        locked(&self.leases).recompute = lease;
         Ok(is_acquired)
     }
 
     /// What is returned is to be released: the run goes on under its other lease.
     pub(crate) fn take_run(&self) -> Option<RunLease> {
-        lock(&self.leases).run.take()
+        let run = locked(&self.leases).run.take();
+        self.is_beside.store(true, Ordering::SeqCst);
+        run
     }
 
     pub(crate) fn put_run(&self, run: RunLease) {
-        lock(&self.leases).run = Some(run);
+        locked(&self.leases).run = Some(run);
+        self.is_beside.store(false, Ordering::SeqCst);
     }
 
     /// Whether other runs of the version may hold its lease.
     pub(crate) fn is_beside(&self) -> bool {
-        let leases = lock(&self.leases);
-        leases.run.is_none() && leases.recompute.is_some()
+        self.is_beside.load(Ordering::SeqCst)
     }
 
     /// The lease that the run works under.
     pub(crate) fn current(&self) -> Result<LeaseRecord> {
-        let leases = lock(&self.leases);
+        let leases = locked(&self.leases);
         let lease = leases.run.as_ref().or(leases.recompute.as_ref());
         lease.map(|lease| lease.kept.current()).ok_or_else(|| Error::internal("a run without a lease"))
     }
@@ -124,18 +137,19 @@ impl RunLeases {
 
     /// That the run still holds all its leases.
     pub(crate) fn expect_all(&self, now: Micros) -> Vec<Expect> {
-        let leases = lock(&self.leases);
+        let leases = locked(&self.leases);
         [&leases.run, &leases.recompute].into_iter().flatten().map(|lease| lease.expect(now)).collect()
     }
 
     pub(crate) async fn release(&self) {
         let (run, recompute) = {
-            let mut leases = lock(&self.leases);
+            let mut leases = locked(&self.leases);
             (leases.run.take(), leases.recompute.take())
         };
         for lease in [recompute, run].into_iter().flatten() {
             self.release_lease(lease).await;
         }
+        self.is_beside.store(false, Ordering::SeqCst);
     }
 
     pub(crate) async fn release_lease(&self, lease: RunLease) {
@@ -171,14 +185,11 @@ impl RunLeases {
         self.keep(&run_lease(&self.version.name, self.version.version), pin).await
     }
 
-    async fn keep(&self, name: &str, pin: Option<Vector>) -> Result<Option<RunLease>> {
+    /// Acquires a lease and renews it. `None` if another process or another run has it.
+    pub(crate) async fn keep(&self, name: &str, pin: Option<Vector>) -> Result<Option<RunLease>> {
         let Some(held) = ProcessHold::acquire(&self.catalog, &self.owner, name) else { return Ok(None) };
         let lease = self.catalog.acquire_fenced_lease(name, &self.owner, self.ttl, (self.clock)(), pin).await?;
         let kept = lease.map(|lease| KeepLease::start(self.catalog.clone(), lease, self.ttl, self.clock.clone()));
         Ok(kept.map(|kept| RunLease { kept, _hold: held }))
     }
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
