@@ -15,7 +15,6 @@ use catalog::{CatalogState, Comparison, RunRecord, SnapshotFiles};
 use committed::registry::Registry;
 use storage::Manifest;
 use tracing::{info, warn};
-use types::files::FileRecord;
 use types::tiles::Micros;
 use types::vector::Vector;
 use types::{Error, Result, failpoint};
@@ -28,9 +27,7 @@ use crate::decide::RunInputs;
 use crate::draft::Draft;
 use crate::full::recomputed;
 use crate::increment::{Incremented, increment};
-use crate::join::CopiedTier;
 use crate::layer::Batch;
-use crate::lease::KeepLease;
 use crate::publish::publish_made;
 use crate::request::RunRequest;
 use crate::segments::StatesFrom;
@@ -50,75 +47,73 @@ pub(crate) async fn recompute_beside(mut attempt: Attempt<'_>, request: &RunRequ
     let (state, run) = context.step_in(&batch.catalog, &attempt.run).await?;
     attempt.run = run;
     let mut last = later_attempt(&attempt, &state, request, (context.clock)() - began_at).await?;
-    let NewSnapshot { manifest, files, run, copies } = base;
-    last.copies = Some(copies.clone());
-    let base = Base { manifest, written: files.written, run };
-    let why = why_other_states(&state, &last.view, &base.manifest, last.inputs.t);
-    let incremented = match why {
-        Some(why) => Incremented::NotPossible(why.to_owned()),
-        None => increment(&last, base.manifest.clone(), StatesFrom::decide(&last.view, request.mode), context).await?,
-    };
-    let (made, draft) = match incremented {
-        Incremented::Snapshot(added) => (base.with(*added), draft),
-        Incremented::Nothing => (base.as_it_is(&last, copies), draft),
-        Incremented::NotPossible(why) => {
-            info!(view = %last.view.name, run = %last.run.id, why, "what was committed meanwhile is recomputed as well");
-            last.copies = None;
-            let first_slice = draft.as_ref().map_or(0, Draft::next_slice);
-            let (made, again) = Box::pin(recomputed(&mut last, first_slice, context)).await?;
-            (made, again.or(draft))
-        }
-    };
+    let written: Vec<String> = base.files.written.iter().map(|file| file.path.clone()).collect();
+    let (made, draft) = add_later_checkpoints(&mut last, base, draft, request, context).await?;
     let named = named_by(&made.manifest);
-    let left: Vec<String> = base.written.iter().map(|file| &file.path).filter(|path| !named.contains(*path)).cloned().collect();
+    let left: Vec<String> = written.into_iter().filter(|path| !named.contains(path)).collect();
     let published = publish_made(&last, made, comparison, draft, context).await?;
     delete(batch, &left).await;
     Ok(published)
 }
 
-/// What was recomputed, up to the cut at which the run began.
-struct Base {
-    manifest: Manifest,
-    written: Vec<FileRecord>,
-    run: RunRecord,
+/// Adds what was committed meanwhile to what was recomputed. Where that is not possible, all is recomputed once more.
+async fn add_later_checkpoints(
+    last: &mut Attempt<'_>,
+    base: NewSnapshot,
+    draft: Option<Draft>,
+    request: &RunRequest,
+    context: &RunContext<'_>,
+) -> Result<(NewSnapshot, Option<Draft>)> {
+    last.copies = Some(base.copies.clone());
+    let incremented = match why_other_states(last.state, &last.view, &base.manifest, last.inputs.t) {
+        Some(why) => Incremented::NotPossible(why.to_owned()),
+        None => increment(last, base.manifest.clone(), StatesFrom::decide(&last.view, request.mode), context).await?,
+    };
+    match incremented {
+        Incremented::Snapshot(added) => Ok((with_added(base, *added), draft)),
+        Incremented::Nothing => {
+            let nothing = nothing_added(last, &base);
+            Ok((with_added(base, nothing), draft))
+        }
+        Incremented::NotPossible(why) => {
+            info!(view = %last.view.name, run = %last.run.id, why, "what was committed meanwhile is recomputed as well");
+            last.copies = None;
+            let first_slice = draft.as_ref().map_or(0, Draft::next_slice);
+            let (made, again) = Box::pin(recomputed(last, first_slice, context)).await?;
+            Ok((made, again.or(draft)))
+        }
+    }
 }
 
-impl Base {
-    /// The snapshot of it and what was added.
-    fn with(&self, added: NewSnapshot) -> NewSnapshot {
-        let NewSnapshot { manifest, files, run, copies } = added;
-        let named = named_by(&manifest);
-        // They are carried over from no published snapshot.
-        let is_own = |path: &str| self.written.iter().any(|file| file.path == path);
-        let of_base = self.written.iter().filter(|file| named.contains(&file.path)).cloned();
-        let files = SnapshotFiles {
-            carried_over: files.carried_over.into_iter().filter(|path| !is_own(path)).collect(),
-            written: files.written.into_iter().chain(of_base).collect(),
-        };
-        let run = RunRecord {
-            events_read: run.events_read + self.run.events_read,
-            bytes_read: run.bytes_read + self.run.bytes_read,
-            rows_written: run.rows_written + self.run.rows_written,
-            bytes_written: run.bytes_written + self.run.bytes_written,
-            ..run
-        };
-        NewSnapshot { manifest, files, run, copies }
-    }
+/// The snapshot of what was recomputed and what was added to it.
+fn with_added(base: NewSnapshot, added: NewSnapshot) -> NewSnapshot {
+    let NewSnapshot { manifest, files, run, copies } = added;
+    // They are carried over from no published snapshot.
+    let is_own = |path: &str| base.files.written.iter().any(|file| file.path == path);
+    let carried_over = files.carried_over.into_iter().filter(|path| !is_own(path)).collect();
+    let named = named_by(&manifest);
+    let of_base = base.files.written.into_iter().filter(|file| named.contains(&file.path));
+    let files = SnapshotFiles { carried_over, written: files.written.into_iter().chain(of_base).collect() };
+    let run = RunRecord {
+        events_read: run.events_read + base.run.events_read,
+        bytes_read: run.bytes_read + base.run.bytes_read,
+        rows_written: run.rows_written + base.run.rows_written,
+        bytes_written: run.bytes_written + base.run.bytes_written,
+        ..run
+    };
+    NewSnapshot { manifest, files, run, copies }
+}
 
-    /// The snapshot of it, where nothing was committed meanwhile.
-    fn as_it_is(&self, attempt: &Attempt<'_>, copies: Vec<CopiedTier>) -> NewSnapshot {
-        let cut = attempt.inputs.cut.clone();
-        let gaps = gaps_before(attempt.state, &attempt.view, &cut);
-        let manifest = Manifest { cut, gaps, ..self.manifest.clone() };
-        let run = RunRecord {
-            events_read: self.run.events_read,
-            bytes_read: self.run.bytes_read,
-            rows_written: self.run.rows_written,
-            bytes_written: self.run.bytes_written,
-            ..attempt.run.clone()
-        };
-        let files = SnapshotFiles { written: self.written.clone(), carried_over: Vec::new() };
-        NewSnapshot { manifest, files, run, copies }
+/// What is added where nothing was committed meanwhile: the same states are up to a later cut.
+fn nothing_added(last: &Attempt<'_>, base: &NewSnapshot) -> NewSnapshot {
+    let cut = last.inputs.cut.clone();
+    let gaps = gaps_before(last.state, &last.view, &cut);
+    NewSnapshot {
+        manifest: Manifest { cut, gaps, ..base.manifest.clone() },
+        files: SnapshotFiles::default(),
+        // The record of the run counts what it has read so far.
+        run: RunRecord { events_read: 0, ..last.run.clone() },
+        copies: base.copies.clone(),
     }
 }
 
@@ -143,16 +138,11 @@ async fn compare_pinned(
     made: &Manifest,
     context: &RunContext<'_>,
 ) -> Result<Option<Comparison>> {
-    let (catalog, ttl) = (&attempt.batch.catalog, attempt.batch.settings.lease);
     let name = format!("compare/{}@{}", attempt.view.name, attempt.view.version);
-    let lease = catalog.acquire_fenced_lease(&name, &attempt.batch.worker, ttl, (context.clock)(), Some(Vector::new())).await?;
-    let lease = lease.ok_or_else(|| Error::conflict("another process compares what it recomputed"))?;
-    let pinned = KeepLease::start(catalog.clone(), lease, ttl, context.clock.clone());
+    let lease = context.leases.keep(&name, Some(Vector::new())).await?;
+    let lease = lease.ok_or_else(|| Error::conflict("another run compares what it recomputed"))?;
     let compared = compare_now(attempt, (request, elapsed), made, context).await;
-    let lease = pinned.stop().await;
-    if let Err(error) = catalog.release_lease(&lease).await {
-        warn!(lease = %lease.name, %error, "a lease was not released and will expire");
-    }
+    context.leases.release_lease(lease).await;
     compared
 }
 
