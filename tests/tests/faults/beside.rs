@@ -12,14 +12,14 @@ use catalog::{
     Add, Commit, DamageRecord, GapRecord, RunRecord, RunStatus, SnapshotRecord, drop_versions, recompute_lease, run_lease, versions_commit,
     waiting_lease,
 };
-use storage::{Manifest, ObjectStorage, read_manifest, write_manifest};
+use storage::{Manifest, ObjectStorage, write_manifest};
 use tokio::task::JoinHandle;
 use types::tiles::{Clock, Micros};
 use types::vector::Offset;
 use types::{ErrorKind, Result, Strategy};
 use uuid::Uuid;
 
-use crate::site::{DAY, Site};
+use crate::site::{DAY, Site, clock};
 
 const COUNTS: &str = "CREATE VIEW v WITH (windows = '30d', full_every = '1d') AS \
     SELECT k, count(*) AS n, array_agg(id ORDER BY ts, id) AS ids FROM s GROUP BY k";
@@ -110,13 +110,7 @@ impl Recomputing {
 }
 
 fn layer(site: &Site) -> Batch {
-    let mut batch = site.harness.batch_layer(256 << 20);
-    batch.settings.events_per_slice = EVENTS as u64;
-    batch
-}
-
-fn clock(ahead: Micros) -> Clock {
-    Arc::new(move || now() + ahead)
+    site.layer_in_slices(EVENTS)
 }
 
 async fn increment(site: &Site) -> RunRecord {
@@ -244,9 +238,8 @@ async fn one_that_takes_hours_is_compared_as_of_its_end() {
 
 /// Publishes the snapshot without what the last run added.
 async fn leave_out_delta(site: &Site) {
-    let state = site.state().await;
-    let before = state.snapshot("v", 1).unwrap().clone();
-    let manifest = read_manifest(&site.harness.storage, state.files.get(&before.manifest).unwrap()).await.unwrap();
+    let before = site.state().await.snapshot("v", 1).unwrap().clone();
+    let manifest = site.manifest("v").await;
     assert_eq!(manifest.deltas.len(), 1);
     let manifest = Manifest { run: Uuid::now_v7(), deltas: Vec::new(), ..manifest };
     let file = write_manifest(&site.harness.storage, &manifest).await.unwrap();
@@ -370,9 +363,7 @@ async fn the_last_step_joins_the_keys_that_changed_meanwhile() {
     site.append(&[102, 104]).await;
     let run = recomputing.end().await;
     assert_eq!(run.status, RunStatus::Succeeded);
-    let state = site.state().await;
-    let published = state.snapshot("v", 1).unwrap();
-    let manifest = read_manifest(&site.harness.storage, state.files.get(&published.manifest).unwrap()).await.unwrap();
+    let manifest = site.manifest("v").await;
     let joined = manifest.joined.unwrap();
     assert_eq!((manifest.run, joined.rows, joined.carried), (run.id, 2, 1), "nothing of k = 1 is new");
     site.assert_proven("v").await;
@@ -408,10 +399,7 @@ async fn what_it_has_saved_is_not_taken_from_it() {
     let site = site(COUNTS).await;
     let recomputing = Recomputing::begin(&site, "slices/00003");
     recomputing.has_saved(&site, 3).await;
-    let state = site.state().await;
-    let published = state.snapshot("v", 1).unwrap();
-    let manifest = read_manifest(&site.harness.storage, state.files.get(&published.manifest).unwrap()).await.unwrap();
-    let path = manifest.state_files().next().unwrap().path.clone();
+    let path = site.manifest("v").await.state_files().next().unwrap().path.clone();
     let damage = DamageRecord { path, error: "damaged by a test".into(), found_by: "test".into(), found_at: now() };
     let commit = Commit { id: Uuid::now_v7(), add: vec![Add::Damage(damage)], ..Commit::default() };
     site.harness.catalog.commit(commit).await.unwrap();

@@ -11,7 +11,7 @@ use catalog::DefinitionKind::{Stream, View};
 use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, RunStatus, run_lease};
 use futures::TryStreamExt;
 use serving::ServingClock;
-use storage::{Manifest, ObjectStorage, read_bucket, read_manifest};
+use storage::{ObjectStorage, read_bucket};
 use types::ErrorKind;
 use types::Strategy::{Full, Replay, Stream as ByStream};
 use types::files::{FileKind, FileRecord};
@@ -36,12 +36,6 @@ impl Site {
         site.append_by("two", &[5, 1, 6, 7]).await;
         site.append_by("one", &[7, 8, 3, 9, 10]).await;
         site
-    }
-
-    async fn manifest(&self, view: &str) -> Manifest {
-        let state = self.harness.catalog.state().await.unwrap();
-        let path = &state.snapshot(view, 1).unwrap().manifest;
-        read_manifest(&self.harness.storage, state.files.get(path).unwrap()).await.unwrap()
     }
 
     /// The state rows of a view's snapshot, which has one tier.

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use basestream_tests::{Harness, now};
+use batch::Batch;
 use catalog::CatalogState;
 use catalog::DefinitionKind::{Stream, View};
 use jobs::verify::{Verifier, verify_view};
 use serving::{Node, ServingClock};
-use types::tiles::Micros;
+use storage::{Manifest, read_manifest};
+use types::tiles::{Clock, Micros};
 
 pub const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT) \
     WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '10d', key = 'k')";
@@ -51,6 +53,20 @@ impl Site {
         self.harness.catalog.state().await.unwrap()
     }
 
+    /// Of a view's published snapshot.
+    pub async fn manifest(&self, view: &str) -> Manifest {
+        let state = self.state().await;
+        let path = &state.snapshot(view, 1).unwrap().manifest;
+        read_manifest(&self.harness.storage, state.files.get(path).unwrap()).await.unwrap()
+    }
+
+    /// Recomputes in slices of this many events.
+    pub fn layer_in_slices(&self, events: usize) -> Batch {
+        let mut batch = self.harness.batch_layer(256 << 20);
+        batch.settings.events_per_slice = events as u64;
+        batch
+    }
+
     pub async fn node(&self) -> Node {
         self.harness.node(ServingClock::Wall, None).await.unwrap()
     }
@@ -66,4 +82,9 @@ impl Site {
         let report = verify_view(&verifier, view, &jobs::served::NodeServed(self.node().await), now()).await.unwrap();
         assert!(report.is_equal(), "{report:?}");
     }
+}
+
+/// A clock that is ahead.
+pub fn clock(ahead: Micros) -> Clock {
+    Arc::new(move || now() + ahead)
 }

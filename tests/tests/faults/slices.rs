@@ -1,7 +1,6 @@
 //! Recomputations that read the archive in slices and end before they are done: the next one goes on where they were.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use basestream_tests::gate::{Gate, Way};
@@ -10,10 +9,10 @@ use batch::{Batch, RunMode, RunRequest, RunTime};
 use catalog::{RunRecord, RunStatus};
 use storage::ObjectStorage;
 use tokio_util::sync::CancellationToken;
-use types::tiles::{Clock, Micros};
+use types::tiles::Micros;
 use types::{ErrorKind, Result, Strategy};
 
-use crate::site::{DAY, Site};
+use crate::site::{DAY, Site, clock};
 use crate::{rows, table};
 
 const COUNTS: &str =
@@ -34,17 +33,11 @@ async fn site(view: &str) -> Site {
 }
 
 fn layer(site: &Site) -> Batch {
-    let mut batch = site.harness.batch_layer(256 << 20);
-    batch.settings.events_per_slice = EVENTS as u64;
-    batch
+    site.layer_in_slices(EVENTS)
 }
 
 fn recompute() -> RunRequest {
     RunRequest { mode: RunMode::Full, ..RunRequest::new("v", RunTime::At(now())) }
-}
-
-fn clock(ahead: Micros) -> Clock {
-    Arc::new(move || now() + ahead)
 }
 
 /// A run whose storage ends at this slice in some way.
