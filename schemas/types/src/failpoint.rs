@@ -36,18 +36,11 @@ pub const SINKS: [&str; 2] = ["sinks.before_switch", "sinks.after_switch"];
 /// An alert: between the catalog's commit of a transition and the append of its record, and after that.
 pub const ALERTS: [&str; 2] = ["alert.after_commit", "alert.after_append"];
 /// A batch run.
-pub const BATCH: [&str; 8] = [
-    "run.leased",
-    "run.begun",
-    "run.segment",
-    "run.bucket",
-    "run.slice",
-    "run.recomputed",
-    "publish.before_commit",
-    "publish.after_commit",
-];
-/// A full run that is asked for, between what it recomputed and what it compares that with.
-pub const COMPARISON: [&str; 1] = ["run.compared"];
+pub const BATCH: [&str; 7] =
+    ["run.leased", "run.begun", "run.segment", "run.bucket", "run.slice", "publish.before_commit", "publish.after_commit"];
+/// A full run that is asked for: between what it recomputed and what it compares that with, and before it adds what was
+/// committed meanwhile.
+pub const FULL_RUN: [&str; 2] = ["run.compared", "run.recomputed"];
 /// A round of the collector.
 pub const COLLECTOR: [&str; 5] = [
     "mark_for_deletion.before_commit",

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, IteratorRandom};
-use types::failpoint::{ALERTS, APPEND, BATCH, COLLECTOR, COMPACTION, COMPARISON, INGEST, SERVING, SPEED};
+use types::failpoint::{ALERTS, APPEND, BATCH, COLLECTOR, COMPACTION, FULL_RUN, INGEST, SERVING, SPEED};
 
 /// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,7 +69,7 @@ impl Role {
             Role::Scheduler => vec![&BATCH, &COLLECTOR, &COMPACTION],
             Role::Serve => vec![&SERVING],
             Role::Up => vec![&SPEED, &ALERTS, &BATCH, &COLLECTOR, &COMPACTION, &SERVING],
-            Role::Batch => vec![&BATCH, &COMPARISON],
+            Role::Batch => vec![&BATCH, &FULL_RUN],
             Role::Ingest => vec![&INGEST, append],
         };
         parts.concat()

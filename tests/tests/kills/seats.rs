@@ -11,7 +11,7 @@ use basestream_tests::process::free_port;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, IteratorRandom};
-use types::failpoint::ALERTS;
+use types::failpoint::{ALERTS, FULL_RUN};
 use types::{Error, Result};
 
 use crate::disk::Disk;
@@ -170,7 +170,7 @@ impl<'a> Seats<'a> {
                 let next = ALL_VIEWS[self.tally.lives.get(&role).map_or(0, |lives| *lives as usize) % ALL_VIEWS.len()];
                 let view = ALL_VIEWS.choose(&mut self.random).copied().filter(|_| self.focus.is_none()).unwrap_or(next);
                 arguments.extend(["run".to_owned(), view.to_owned()]);
-                if fault.is_at("run.compared") || self.random.random_bool(0.25) {
+                if FULL_RUN.iter().any(|step| fault.is_at(step)) || self.random.random_bool(0.25) {
                     arguments.push("--full".to_owned());
                 }
             }

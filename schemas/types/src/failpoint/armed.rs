@@ -6,7 +6,7 @@ use std::io::Write;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{ALERTS, APPEND, BACKFILL, BATCH, COLLECTOR, COMPACTION, COMPARISON, INGEST, SERVING, SINKS, SPEED, TRIM};
+use super::{ALERTS, APPEND, BACKFILL, BATCH, COLLECTOR, COMPACTION, FULL_RUN, INGEST, SERVING, SINKS, SPEED, TRIM};
 use crate::{Error, Result};
 
 static STEPS: LazyLock<Mutex<HashMap<String, Vec<Term>>>> = LazyLock::new(|| {
@@ -16,7 +16,7 @@ static STEPS: LazyLock<Mutex<HashMap<String, Vec<Term>>>> = LazyLock::new(|| {
 
 /// Passes a step, and does what `FAILPOINTS` says for it.
 pub fn hit(step: &'static str) -> Result<()> {
-    let known = [&SPEED[..], &SINKS, &ALERTS, &BATCH, &COLLECTOR, &COMPACTION, &SERVING, &APPEND, &TRIM, &INGEST, &BACKFILL, &COMPARISON];
+    let known = [&SPEED[..], &SINKS, &ALERTS, &BATCH, &COLLECTOR, &COMPACTION, &SERVING, &APPEND, &TRIM, &INGEST, &BACKFILL, &FULL_RUN];
     assert!(known.iter().any(|steps| steps.contains(&step)), "the step {step} is in no list");
     let asked = STEPS.lock().unwrap_or_else(PoisonError::into_inner).get_mut(step).and_then(|terms| next(terms));
     asked.map_or(Ok(()), |argument| act(step, &argument))
