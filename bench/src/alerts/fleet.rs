@@ -51,9 +51,12 @@ struct Known {
     falling: (u64, Instant, u64),
     /// When each device had its last event.
     last: Vec<Micros>,
-    /// Events after which a device was silent for too long because this process was slow, by device and time; and these
-    /// devices since some began to fall. Such a device does not: one that is open, reports and is silent again while
-    /// nobody looks stays open.
+    /// The events taken last, by device, and the time of the device's event before. When the next ones are taken, these
+    /// are in the topic.
+    taken: Vec<(u64, Micros)>,
+    /// Events after which the device's next one was in the topic too late because this process was slow, by device and
+    /// time; and these devices since some began to fall. Such a device does not: one that is open, reports and is silent
+    /// again while nobody looks stays open.
     gaps: HashSet<(u64, Micros)>,
     slowed: HashSet<u64>,
     /// Devices that do not report any more, and those of them that have no record yet.
@@ -64,6 +67,8 @@ struct Known {
     /// How many of them are of idle devices.
     idle: u64,
     latencies: Latencies,
+    /// Records that are right only if there is a gap after this event: known once the event after it is in the topic.
+    after_gaps: Vec<((u64, Micros), String)>,
     wrong: Vec<String>,
 }
 
@@ -73,6 +78,7 @@ impl Fleet {
         let known = Known {
             falling: (0, Instant::now(), 0),
             last: vec![0; options.keys as usize],
+            taken: Vec::new(),
             gaps: HashSet::new(),
             slowed: HashSet::new(),
             fallen: HashSet::new(),
@@ -80,6 +86,7 @@ impl Fleet {
             records: HashSet::new(),
             idle: 0,
             latencies: Latencies::begin().unwrap_or_else(|_| unreachable!("the bounds are constants")),
+            after_gaps: Vec::new(),
             wrong: Vec::new(),
         };
         let silence = Duration::from_secs(options.silence).as_micros() as Micros;
@@ -134,27 +141,45 @@ impl Fleet {
         let since = since.timestamp_micros();
         // It begins with the first microsecond past the silence.
         let event = since - self.silence - 1;
-        if known.last.get(device as usize) != Some(&event) && !known.gaps.contains(&(device, event)) {
-            known.wrong.push(format!("not since a silence of this device: {record}"));
-        } else if !known.records.insert((device, since)) {
+        if !known.records.insert((device, since)) {
             known.wrong.push(format!("twice: {record}"));
+        } else if known.last.get(device as usize) != Some(&event) {
+            known.after_gaps.push(((device, event), record.to_string()));
         } else if known.awaited.remove(&device) {
             known.latencies.add(Duration::from_micros((now - since).max(0) as u64));
         }
         known.idle += u64::from(device >= self.active);
     }
 
-    /// Errors if a record was wrong.
+    /// Errors if a record was wrong. Everything that was taken is in the topic.
     pub(super) fn check(&self) -> Result<()> {
-        let known = self.lock();
-        match known.wrong.first() {
+        let mut known = self.lock();
+        known.appended(now(), self.silence);
+        let known = &*known;
+        let without_gap = known.after_gaps.iter().filter(|(event, _)| !known.gaps.contains(event));
+        let wrong: Vec<String> = without_gap.map(|(_, record)| format!("not since a silence of this device: {record}")).collect();
+        let wrong: Vec<&String> = known.wrong.iter().chain(&wrong).collect();
+        match wrong.first() {
             None => Ok(()),
-            Some(first) => Err(Error::internal("records of an alert are wrong").with("number", known.wrong.len()).with("first", first)),
+            Some(first) => Err(Error::internal("records of an alert are wrong").with("number", wrong.len()).with("first", first)),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    /// The events taken last are in the topic, since `now` at the latest.
+    fn appended(&mut self, now: Micros, silence: Micros) {
+        for (device, before) in std::mem::take(&mut self.taken) {
+            if now - before > silence {
+                self.gaps.insert((device, before));
+                self.slowed.insert(device);
+                self.awaited.remove(&device);
+            }
+        }
     }
 }
 
@@ -169,6 +194,7 @@ impl feed::Source for Reporting {
     fn take(&mut self, count: u64) -> Vec<(String, Vec<NewRecord>)> {
         let at = now();
         let mut known = self.fleet.lock();
+        known.appended(at, self.fleet.silence);
         let mut records = Vec::with_capacity(count as usize);
         while (records.len() as u64) < count && (known.fallen.len() as u64) < self.fleet.active {
             let device = self.next % self.fleet.active;
@@ -177,12 +203,9 @@ impl feed::Source for Reporting {
                 continue;
             }
             records.push(event(device, at));
-            let last = std::mem::replace(&mut known.last[device as usize], at);
-            if at - last > self.fleet.silence {
-                known.gaps.insert((device, last));
-                known.slowed.insert(device);
-            }
-            if known.slowed.contains(&device) {
+            let before = std::mem::replace(&mut known.last[device as usize], at);
+            known.taken.push((device, before));
+            if at - before > self.fleet.silence || known.slowed.contains(&device) {
                 continue;
             }
             let (per_second, since, fallen) = known.falling;
