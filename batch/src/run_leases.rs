@@ -55,8 +55,8 @@ struct Leases {
 }
 
 impl RunLeases {
-    /// Acquires the lease of a view version. `None` if another run has it, or waits for it. In `is_beside` the scheduler
-    /// sees whether other runs may begin.
+    /// Acquires the lease of a view version. `None` if another run has it, or waits for it. In `is_beside` the
+    /// scheduler sees whether other runs may begin.
     pub(crate) async fn acquire(
         batch: &Batch,
         version: ViewVersion,

@@ -54,9 +54,9 @@ struct Known {
     /// The events taken last, by device, and the time of the device's event before. When the next ones are taken, these
     /// are in the topic.
     taken: Vec<(u64, Micros)>,
-    /// Events after which the device's next one was in the topic too late because this process was slow, by device and
-    /// time; and these devices since some began to fall. Such a device does not: one that is open, reports and is silent
-    /// again while nobody looks stays open.
+    /// Events after which the device's next one was in the topic too late because this process was slow, by device
+    /// and time; and these devices since some began to fall. Such a device does not: one that is open, reports and is
+    /// silent again while nobody looks stays open.
     gaps: HashSet<(u64, Micros)>,
     slowed: HashSet<u64>,
     /// Devices that do not report any more, and those of them that have no record yet.

@@ -26,8 +26,8 @@ pub fn is_being_recomputed(state: &CatalogState, view: &str, version: u32, now: 
     state.leases.iter().any(|lease| lease.name == name && lease.expires_at > now) && state.runs.iter().any(is_at_it)
 }
 
-/// Whether a view version has a draft that a recomputation is at work on, or may go on with. Meanwhile the slices of its
-/// runs are no [`orphans`](crate::orphans).
+/// Whether a view version has a draft that a recomputation is at work on, or may go on with. Meanwhile the slices of
+/// its runs are no [`orphans`](crate::orphans).
 pub fn has_draft(state: &CatalogState, view: &str, version: u32) -> bool {
     let is_kept = |run: &RunRecord| run.draft.is_some() && run.ended_at.is_none_or(|at| at >= state.orphaned_before);
     last_recomputation(state, view, version).is_some_and(|run| is_unfinished(run) && is_kept(run))
