@@ -108,8 +108,8 @@ struct Shared<S> {
     observers: Observers<S>,
     /// Whether a node of this process reads the layers. It then releases what its vector has passed.
     is_read: bool,
-    /// The formats of the states that the workers keep.
-    stamps: BTreeMap<ViewVersion, Arc<str>>,
+    /// The formats of the states that each worker keeps, and of others that are in layers.
+    stamps: BTreeMap<u64, BTreeMap<ViewVersion, Arc<str>>>,
 }
 
 impl<S> Clone for Fresh<S> {
@@ -274,14 +274,19 @@ impl<S> Fresh<S> {
         shared.subscribers = Subscribers::default();
     }
 
-    /// Says of which format the states are that a worker keeps from now on.
+    /// Says of which format the states are that the worker keeps from now on. Formats of states that it kept before are
+    /// forgotten once they are in no layer.
     pub fn keep(&self, views: impl IntoIterator<Item = (ViewVersion, Arc<str>)>) {
-        self.write().stamps.extend(views);
+        let mut shared = self.write();
+        let Shared { state, stamps, .. } = &mut *shared;
+        let own = stamps.entry(self.owner).or_default();
+        own.retain(|view, _| state.has_states(view));
+        own.extend(views);
     }
 
     /// The format of a view version's states.
     pub fn stamp(&self, view: &ViewVersion) -> Option<Arc<str>> {
-        self.read().stamps.get(view).cloned()
+        self.read().stamps.values().find_map(|kept| kept.get(view)).cloned()
     }
 
     /// The epoch of each partition's last owner.

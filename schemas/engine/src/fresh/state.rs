@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use types::tiles::Micros;
 use types::vector::{Offset, PartitionId, Vector};
 
-use super::{Chain, FreshLayer};
+use super::{Chain, FreshLayer, ViewVersion};
 
 /// What a worker does to its layers.
 #[derive(Debug)]
@@ -178,6 +178,11 @@ impl<S> LayerList<S> {
     pub(super) fn release(&mut self, passed: &Vector) -> DroppedLayers<S> {
         let is_passed = |layer: &FreshLayer<S>| layer.end.iter().all(|(p, end)| end <= passed.get(p));
         self.layers.extract_if(.., |(_, layer)| is_passed(layer)).collect()
+    }
+
+    /// Whether a layer has states of this version.
+    pub(super) fn has_states(&self, view: &ViewVersion) -> bool {
+        self.layers.iter().any(|(_, layer)| layer.states.contains_key(view))
     }
 
     pub(super) fn after(&self, vector: &Vector) -> Chain<S> {

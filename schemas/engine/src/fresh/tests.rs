@@ -130,6 +130,28 @@ fn what_is_committed_is_released_by_the_worker_where_no_node_reads_it() {
 }
 
 #[test]
+fn the_format_of_a_version_is_forgotten_once_no_worker_keeps_it_and_no_layer_has_it() {
+    let fresh = Fresh::<()>::default();
+    let (one, other) = (fresh.for_worker(), fresh.for_worker());
+    let version = |version: u32| ViewVersion::new("v", version);
+    let stamped = |versions: &[u32]| versions.iter().map(|number| (version(*number), Arc::<str>::from("stamp"))).collect::<Vec<_>>();
+    let known = || (1..=3).filter(|number| fresh.stamp(&version(*number)).is_some()).collect::<Vec<u32>>();
+    one.keep(stamped(&[1]));
+    other.keep(stamped(&[1]));
+    one.keep(stamped(&[2]));
+    assert_eq!(known(), [1, 2], "the other worker keeps version 1");
+    let end: Vector = "s/0:5".parse().unwrap();
+    let states = BTreeMap::from([(version(1), Arc::new(()))]);
+    let (failures, max_event_time) = (BTreeMap::new(), BTreeMap::new());
+    other.publish(FreshLayer { start: Vector::new(), end: end.clone(), states, failures, max_event_time }, []);
+    other.keep(stamped(&[2]));
+    assert_eq!(known(), [1, 2], "a layer has states of version 1");
+    fresh.release(&end);
+    other.keep(stamped(&[3]));
+    assert_eq!(known(), [2, 3]);
+}
+
+#[test]
 fn a_subscriber_that_does_not_keep_up_is_cut_off_and_holds_nobody_up() {
     let fresh = fresh(&[&[(0, 0, 1)]]);
     let mut slow = fresh.subscribe();
