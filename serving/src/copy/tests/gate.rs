@@ -25,6 +25,8 @@ pub(super) enum Way {
     Refused,
     /// One byte is another.
     Damaged,
+    /// The storage has no such file.
+    Missing,
 }
 
 pub(super) const WAYS: [Way; 4] = [Way::Fine, Way::Held, Way::Refused, Way::Damaged];
@@ -96,6 +98,7 @@ impl ObjectStore for Gate {
         self.reads.lock().unwrap().entry(bucket).or_default().push(thread);
         match self.way(bucket).await {
             Way::Refused => Err(Error::Generic { store: "gate", source: "refused".into() }),
+            Way::Missing => Err(Error::NotFound { path: location.to_string(), source: "missing".into() }),
             Way::Damaged => damaged(self.inner.get_opts(location, options).await?).await,
             Way::Fine | Way::Held => self.inner.get_opts(location, options).await,
         }
