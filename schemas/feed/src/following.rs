@@ -1,6 +1,7 @@
 //! A node's side: follows one worker's process, and mirrors its layers as long as it is reached.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,10 +10,11 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use bytes::Bytes;
 use engine::fresh::{ChangeOutcome, Fresh, FreshLayer, LayerChange, Mirror, Snapshot};
 use engine::states::StateRows;
+use futures::FutureExt;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 use types::tiles::Clock;
 use types::{Error, ErrorKind, Result};
 
@@ -78,7 +80,7 @@ enum Ended {
 }
 
 impl Following {
-    /// Follows a process until `stop`, whether or not it is reached.
+    /// Follows a process until `stop`, whether or not it is reached. After a panic it begins again, as after an error.
     pub async fn follow(&self, worker: &str, address: &str, stop: CancellationToken) {
         let mut following = self.clone();
         let mut mirror = Mirror::new(&self.fresh);
@@ -86,18 +88,24 @@ impl Following {
         let mut waits = waits();
         loop {
             let mut had_snapshot = false;
+            let streaming = AssertUnwindSafe(following.stream(worker, address, &mut mirror, &mut had_snapshot)).catch_unwind();
             let ended = tokio::select! {
-                () = stop.cancelled() => Ok(Ended::Stopped),
-                ended = following.stream(worker, address, &mut mirror, &mut had_snapshot) => ended,
+                () = stop.cancelled() => Ok(Ok(Ended::Stopped)),
+                ended = streaming => ended,
             };
-            if had_snapshot {
+            // What panicked may do so after each snapshot.
+            if had_snapshot && ended.is_ok() {
                 waits = self::waits();
             }
             let error = match ended {
-                Ok(Ended::Stopped) => break,
-                Ok(Ended::OtherViews) => continue,
-                Ok(Ended::Refused) => Error::conflict("another worker owns its partitions, or did"),
-                Err(error) => error,
+                Ok(Ok(Ended::Stopped)) => break,
+                Ok(Ok(Ended::OtherViews)) => continue,
+                Ok(Ok(Ended::Refused)) => Error::conflict("another worker owns its partitions, or did"),
+                Ok(Err(error)) => error,
+                Err(_panic) => {
+                    error!(worker, address, "following a worker panicked; beginning again");
+                    Error::internal("following it panicked: see the log")
+                }
             };
             mirror.clear();
             self.links.lose(worker, address, &error);
@@ -272,6 +280,7 @@ fn reason(kind: ErrorKind) -> &'static str {
         ErrorKind::Limit => "cut off",
         ErrorKind::Conflict => "overtaken",
         ErrorKind::Unavailable => "not reached",
+        ErrorKind::Internal => "internal error",
         _ => "not understood",
     }
 }

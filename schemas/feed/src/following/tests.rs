@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use engine::fresh::{Claim, Complete};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -46,6 +48,11 @@ struct Node {
 
 impl Node {
     fn follow(address: &str) -> Node {
+        Node::follow_by(address, Arc::new(|| 0))
+    }
+
+    /// By this clock, which it reads with each layer that comes.
+    fn follow_by(address: &str, clock: Clock) -> Node {
         let (plans, wanted) = watch::channel(Arc::default());
         let (fresh, links, stop) = (Fresh::default(), Links::default(), CancellationToken::new());
         let following = Following {
@@ -53,7 +60,7 @@ impl Node {
             credentials: Credentials::default(),
             plans: wanted,
             memory_bytes: usize::MAX,
-            clock: Arc::new(|| 0),
+            clock,
             links: links.clone(),
         };
         let (address, stopping) = (format!("http://{address}"), stop.clone());
@@ -138,6 +145,28 @@ async fn a_worker_that_is_not_reached_counts_no_more_until_it_is_reached_again()
     fresh.publish(layer(3, 4), []);
     let process = Process::start(&fresh, &address).await;
     node.reads("s/0:4").await;
+    node.is_followed(true).await;
+    process.end().await;
+}
+
+#[tokio::test]
+async fn a_node_that_panicked_over_a_layer_follows_its_worker_again() {
+    let fresh = worker();
+    let process = Process::start(&fresh, "127.0.0.1:0").await;
+    let is_sound = Arc::new(AtomicBool::new(false));
+    let clock: Clock = Arc::new({
+        let is_sound = is_sound.clone();
+        move || {
+            assert!(is_sound.swap(true, Ordering::SeqCst), "a clock that panics once");
+            0
+        }
+    });
+    let node = Node::follow_by(&process.address, clock);
+    node.is_followed(true).await;
+    fresh.publish(layer(0, 3), []);
+    eventually(|| is_sound.load(Ordering::SeqCst), || "no panic".to_owned()).await;
+    fresh.publish(layer(3, 5), []);
+    node.reads("s/0:5").await;
     node.is_followed(true).await;
     process.end().await;
 }
