@@ -20,6 +20,7 @@ use crate::layer::{Batch, RunSettings};
 use crate::memory::PeakPool;
 use crate::mode::RunMode;
 use crate::request::RunRequest;
+use crate::run_leases::RunLeases;
 use crate::session::open_session;
 use crate::write::{Rows, SnapshotWriter, Written};
 
@@ -76,7 +77,7 @@ impl<'a> Attempt<'a> {
                 context.note_strategy(Strategy::Full);
                 context.step_aside(&batch.catalog, &run).await?;
             } else if is_asked_for {
-                return Err(Error::conflict(format!("version {} of the view \"{}\" is being recomputed already", view.version, view.name)));
+                return Err(recomputed_already(&view));
             } else {
                 basis = Basis::Snapshot(Box::new(addable.clone()));
             }
@@ -188,6 +189,30 @@ impl<'a> Attempt<'a> {
             joined: None,
         }
     }
+}
+
+/// Refuses a recomputation that is asked for while another run recomputes the version beside others, before it has a
+/// record. What else is wrong with a run is left to its attempt.
+///
+/// Errors: `Conflict`.
+pub(crate) async fn refuse_second_recomputation(batch: &Batch, request: &RunRequest, version: u32, leases: &RunLeases) -> Result<()> {
+    if request.mode != RunMode::Full || !leases.is_recomputed_by_another().await? {
+        return Ok(());
+    }
+    let state = batch.catalog.state().await?;
+    let registry = Registry::load(&state, &batch.functions).await?;
+    let run = RunRecord { cut: Some(state.vector()), ..RunRecord::requested(request.view.clone(), version) };
+    let Ok(view) = view_of(&registry, &run) else { return Ok(()) };
+    let before = manifest_before(batch, &state, view).await?;
+    let inputs = RunInputs::at_cut(&state, &run, (view, before.as_ref()), request.t)?;
+    match addable(&state, view, before.as_ref(), inputs.t) {
+        Some(_) => Err(recomputed_already(view)),
+        None => Ok(()),
+    }
+}
+
+fn recomputed_already(view: &LiveView) -> Error {
+    Error::conflict(format!("version {} of the view \"{}\" is being recomputed already", view.version, view.name))
 }
 
 /// Returns the view version that a run is of.

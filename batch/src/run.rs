@@ -14,6 +14,7 @@ use types::vector::Vector;
 use types::{Error, ErrorKind, Result, failpoint};
 use uuid::Uuid;
 
+use crate::attempt::refuse_second_recomputation;
 use crate::context::RunContext;
 use crate::decide::version_to_run;
 use crate::layer::Batch;
@@ -28,7 +29,8 @@ use crate::snapshot::make_snapshot;
 impl Batch {
     /// Runs one view and returns the record of the run: succeeded, or skipped if there is nothing new.
     ///
-    /// Errors: `Conflict` if another process is running this version of the view.
+    /// Errors: `Conflict` if another process is running this version of the view, or recomputes it as this run is asked
+    /// to.
     pub async fn run(&self, request: RunRequest, clock: Clock, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
         self.run_until(request, clock, progress, std::future::pending()).await
     }
@@ -50,6 +52,10 @@ impl Batch {
             return Err(Error::conflict(format!("version {version} of the view \"{}\" is being run already", request.view)));
         };
         failpoint::hit("run.leased")?;
+        if let Err(refused) = Box::pin(refuse_second_recomputation(self, &request, version, &leases)).await {
+            leases.release().await;
+            return Err(refused);
+        }
         let under_way = UnderWay::begin(&request.view);
         // Boxed, like the attempt: the future is large, and would take that much of the stack in every caller.
         let outcome = Box::pin(self.recorded(

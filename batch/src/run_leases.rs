@@ -105,6 +105,13 @@ impl RunLeases {
         Ok(is_acquired)
     }
 
+    /// Whether another run, of this process or another, recomputes the version beside others.
+    pub(crate) async fn is_recomputed_by_another(&self) -> Result<bool> {
+        let name = recompute_lease(&self.version.name, self.version.version);
+        let is_held_here = ProcessHold::acquire(&self.catalog, &self.owner, &name).is_none();
+        Ok(is_held_here || self.living(&name).await?.is_some_and(|lease| lease.owner != self.owner))
+    }
+
     /// What is returned is to be released: the run goes on under its other lease.
     pub(crate) fn take_run(&self) -> Option<RunLease> {
         let run = locked(&self.leases).run.take();
@@ -162,9 +169,14 @@ impl RunLeases {
 
     /// Whether a recomputation waits for the version's lease.
     async fn is_awaited(&self) -> Result<bool> {
-        let (name, now) = (waiting_lease(&self.version.name, self.version.version), (self.clock)());
-        let leases = self.catalog.leases(&name).await?;
-        Ok(leases.iter().any(|lease| lease.name == name && lease.expires_at > now && !self.catalog.is_dead(&lease.owner)))
+        Ok(self.living(&waiting_lease(&self.version.name, self.version.version)).await?.is_some())
+    }
+
+    /// The lease of this name, unless it expired or its owner is dead.
+    async fn living(&self, name: &str) -> Result<Option<LeaseRecord>> {
+        let now = (self.clock)();
+        let is_living = |lease: &LeaseRecord| lease.name == name && lease.expires_at > now && !self.catalog.is_dead(&lease.owner);
+        Ok(self.catalog.leases(name).await?.into_iter().find(is_living))
     }
 
     async fn wait_for_run(&self) -> Result<RunLease> {

@@ -160,9 +160,13 @@ async fn one_at_a_time_recomputes_beside_others() {
     let request = RunRequest { mode: RunMode::Full, ..RunRequest::new("v", RunTime::At(now())) };
     let mut another = layer(&site);
     another.worker = "another".into();
-    let error = another.run(request, clock(2 * DAY), &|_| {}).await.unwrap_err();
-    assert_eq!(error.to_string(), "version 1 of the view \"v\" is being recomputed already");
-    assert_eq!(error.kind(), ErrorKind::Conflict);
+    for refused in [&layer(&site), &another] {
+        let error = refused.run(request.clone(), clock(2 * DAY), &|_| {}).await.unwrap_err();
+        assert_eq!(error.to_string(), "version 1 of the view \"v\" is being recomputed already");
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+    }
+    assert_eq!(runs(&site).await.len(), 2, "one that is refused has no record");
+    assert!(!is_held(&site, &run_lease("v", 1)).await);
     // It is due by full_every, too, and adds to the snapshot instead.
     append(&site, 100).await;
     let later = RunRequest::new("v", RunTime::At(now()));
