@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use catalog::{CatalogState, Comparison, RunRecord, SnapshotFiles};
 use committed::registry::Registry;
 use storage::Manifest;
-use tracing::{info, warn};
+use tracing::warn;
 use types::tiles::Micros;
 use types::vector::Vector;
 use types::{Error, Result, failpoint};
@@ -24,10 +24,10 @@ use crate::basis::{gaps_before, why_other_states};
 use crate::compare::compare_recomputed;
 use crate::context::RunContext;
 use crate::decide::RunInputs;
-use crate::draft::Draft;
 use crate::full::recomputed;
 use crate::increment::{Incremented, increment};
 use crate::layer::Batch;
+use crate::limits::RunLimits;
 use crate::publish::publish_made;
 use crate::request::RunRequest;
 use crate::segments::StatesFrom;
@@ -37,7 +37,7 @@ pub(crate) async fn recompute_beside(mut attempt: Attempt<'_>, request: &RunRequ
     let (batch, began_at) = (attempt.batch, (context.clock)());
     // Its files are the published snapshot's to keep or to leave: nothing is carried over from it.
     attempt.before = None;
-    let (base, draft) = Box::pin(recomputed(&mut attempt, 0, context)).await?;
+    let (base, draft) = Box::pin(recomputed(&mut attempt, context)).await?;
     context.made.store(true, Ordering::Relaxed);
     let comparison = match request.compare {
         true => compare_with_published(&attempt, (request, (context.clock)() - began_at), &base.manifest, context).await,
@@ -48,7 +48,8 @@ pub(crate) async fn recompute_beside(mut attempt: Attempt<'_>, request: &RunRequ
     attempt.run = run;
     let mut last = later_attempt(&attempt, &state, request, (context.clock)() - began_at).await?;
     let written: Vec<String> = base.files.written.iter().map(|file| file.path.clone()).collect();
-    let (made, draft) = add_later_checkpoints(&mut last, base, draft, request, context).await?;
+    let limits = RunLimits::from_definition(last.state, &last.run, request.mode);
+    let made = limits.in_time(Box::pin(add_later_checkpoints(&mut last, base, request, context))).await?;
     let named = named_by(&made.manifest);
     let left: Vec<String> = written.into_iter().filter(|path| !named.contains(path)).collect();
     let published = publish_made(&last, made, comparison, draft, context).await?;
@@ -56,32 +57,28 @@ pub(crate) async fn recompute_beside(mut attempt: Attempt<'_>, request: &RunRequ
     Ok(published)
 }
 
-/// Adds what was committed meanwhile to what was recomputed. Where that is not possible, all is recomputed once more.
+/// Adds what was committed meanwhile to what was recomputed. What cannot be added to is not recomputed here, where other
+/// runs would wait for it: the run fails.
+///
+/// Errors: `Conflict` if it is out of date, because events that it counts were given up, for example; `Limit` if what
+/// was committed does not fit the memory. The next recomputation reads that from the archive, after what this one saved.
 async fn add_later_checkpoints(
     last: &mut Attempt<'_>,
     base: NewSnapshot,
-    draft: Option<Draft>,
     request: &RunRequest,
     context: &RunContext<'_>,
-) -> Result<(NewSnapshot, Option<Draft>)> {
+) -> Result<NewSnapshot> {
+    if let Some(why) = why_other_states(last.state, &last.view, &base.manifest, last.inputs.t) {
+        return Err(Error::conflict(format!("what was recomputed is out of date: {why}")).with("help", "run it again"));
+    }
     last.copies = Some(base.copies.clone());
-    let incremented = match why_other_states(last.state, &last.view, &base.manifest, last.inputs.t) {
-        Some(why) => Incremented::NotPossible(why.to_owned()),
-        None => increment(last, base.manifest.clone(), StatesFrom::decide(&last.view, request.mode), context).await?,
-    };
-    match incremented {
-        Incremented::Snapshot(added) => Ok((with_added(base, *added), draft)),
+    match increment(last, base.manifest.clone(), StatesFrom::decide(&last.view, request.mode), context).await? {
+        Incremented::Snapshot(added) => Ok(with_added(base, *added)),
         Incremented::Nothing => {
             let nothing = nothing_added(last, &base);
-            Ok((with_added(base, nothing), draft))
+            Ok(with_added(base, nothing))
         }
-        Incremented::NotPossible(why) => {
-            info!(view = %last.view.name, run = %last.run.id, why, "what was committed meanwhile is recomputed as well");
-            last.copies = None;
-            let first_slice = draft.as_ref().map_or(0, Draft::next_slice);
-            let (made, again) = Box::pin(recomputed(last, first_slice, context)).await?;
-            Ok((made, again.or(draft)))
-        }
+        Incremented::NotPossible(why) => Err(Error::limit(format!("what was committed meanwhile cannot be added: {why}"))),
     }
 }
 

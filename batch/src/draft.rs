@@ -33,11 +33,11 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// A draft without a slice, whose first one gets this number.
-    pub(crate) fn begin(attempt: &Attempt<'_>, next: u32, context: &RunContext<'_>) -> Draft {
+    /// A draft without a slice.
+    pub(crate) fn begin(attempt: &Attempt<'_>, context: &RunContext<'_>) -> Draft {
         let base = Tier { pruned_at: Some(attempt.inputs.t), ..Tier::default() };
         let manifest = Manifest { cut: Vector::new(), base, ..attempt.empty_manifest((context.clock)()) };
-        Draft { manifest, next, resumed: 0 }
+        Draft { manifest, next: 0, resumed: 0 }
     }
 
     /// What the last recomputation saved, if this run can go on with it: not if that one is still at work. A linked

@@ -25,19 +25,14 @@ use crate::tiers::slice_rows;
 use crate::write::Rows;
 
 /// Returns the recomputed snapshot; if it was made in slices, with what was saved of them, to be deleted once it is
-/// published. If it begins with the archive, its slices are numbered from `first_slice` on: the run itself may have
-/// saved others, which it cannot go on with.
-pub(crate) async fn recomputed(
-    attempt: &mut Attempt<'_>,
-    first_slice: u32,
-    context: &RunContext<'_>,
-) -> Result<(NewSnapshot, Option<Draft>)> {
+/// published.
+pub(crate) async fn recomputed(attempt: &mut Attempt<'_>, context: &RunContext<'_>) -> Result<(NewSnapshot, Option<Draft>)> {
     let saved = Draft::resume(attempt, context).await?;
     let slices = Slices::new(attempt.state, &attempt.view, &attempt.inputs, attempt.settings.events_per_slice);
     let (states, draft) = match (saved, slices.only()) {
         (None, Some(only)) => (states_of_slice(attempt, &only, context).await?, None),
         (saved, _) => {
-            let mut draft = saved.unwrap_or_else(|| Draft::begin(attempt, first_slice, context));
+            let mut draft = saved.unwrap_or_else(|| Draft::begin(attempt, context));
             let states = states_in_slices(attempt, &slices, &mut draft, context).await?;
             (states, Some(draft))
         }

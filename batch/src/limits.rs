@@ -6,7 +6,7 @@ use std::time::Duration;
 use catalog::{CatalogState, DefinitionKind, RunRecord};
 use definitions::durations::{format_bytes, format_duration_parts};
 use definitions::parse::parse_view;
-use types::{Error, ErrorKind};
+use types::{Error, ErrorKind, Result};
 
 use crate::layer::{Batch, RunSettings};
 use crate::mode::RunMode;
@@ -48,8 +48,13 @@ impl RunLimits {
         if made.load(Ordering::Relaxed) {
             return std::future::pending().await;
         }
-        let message = format!("timed out after {}: the run took longer than the view's timeout", format_duration_parts(timeout));
-        Error::unavailable(message).with("help", "raise `timeout` in the view's options, or give its runs more memory or cores in [batch]")
+        timed_out(timeout)
+    }
+
+    /// Gives a step as much time as the run had before it. Errors: as of [`RunLimits::time_out`], and those of the step.
+    pub(crate) async fn in_time<T>(self, step: impl Future<Output = Result<T>>) -> Result<T> {
+        let Some(timeout) = self.timeout else { return step.await };
+        tokio::time::timeout(timeout, step).await.unwrap_or_else(|_| Err(timed_out(timeout)))
     }
 
     /// Names the setting to raise where the memory did not suffice: DataFusion's errors name its own.
@@ -71,6 +76,11 @@ impl RunLimits {
     fn is_lower_than(self, settings: &RunSettings) -> bool {
         self.memory_limit_bytes(settings) < settings.memory_limit_bytes
     }
+}
+
+fn timed_out(timeout: Duration) -> Error {
+    let message = format!("timed out after {}: the run took longer than the view's timeout", format_duration_parts(timeout));
+    Error::unavailable(message).with("help", "raise `timeout` in the view's options, or give its runs more memory or cores in [batch]")
 }
 
 #[cfg(test)]

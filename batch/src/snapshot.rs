@@ -58,7 +58,7 @@ pub(crate) async fn make_snapshot(
             info!(view = %attempt.view.name, run = %attempt.run.id, why, "the run recomputes from the archive");
             attempt.run.strategy = Some(Strategy::Full);
             context.note_strategy(Strategy::Full);
-            let (recomputed, saved) = recomputed(&mut attempt, 0, context).await?;
+            let (recomputed, saved) = recomputed(&mut attempt, context).await?;
             draft = saved;
             context.made.store(true, Ordering::Relaxed);
             comparison = compare_recomputed(&attempt, request, &recomputed.manifest, context).await;

@@ -53,6 +53,13 @@ fn the_help_names_the_limit_that_was_reached() {
 }
 
 #[tokio::test]
+async fn a_step_has_as_much_time_as_its_run() {
+    let error = limits("timeout = '1s'").in_time(std::future::pending::<Result<()>>()).await.unwrap_err();
+    assert!(error.to_string().starts_with("timed out after 1s: "), "{error}");
+    assert_eq!(limits("every = '1h'").in_time(async { Ok(1) }).await.unwrap(), 1);
+}
+
+#[tokio::test]
 async fn a_run_times_out_after_the_views_timeout_and_not_at_all_without_one() {
     let began = std::time::Instant::now();
     let error = limits("timeout = '1s'").time_out(&AtomicBool::new(false)).await;

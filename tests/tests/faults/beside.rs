@@ -16,7 +16,7 @@ use storage::{Manifest, ObjectStorage, write_manifest};
 use tokio::task::JoinHandle;
 use types::tiles::{Clock, Micros};
 use types::vector::Offset;
-use types::{ErrorKind, Result, Strategy};
+use types::{Error, ErrorKind, Result, Strategy};
 use uuid::Uuid;
 
 use crate::site::{DAY, Site, clock};
@@ -100,6 +100,11 @@ impl Recomputing {
     async fn end(self) -> RunRecord {
         self.gate.set(Way::Fine);
         self.run.await.unwrap().unwrap()
+    }
+
+    async fn fail(self) -> (Uuid, Error) {
+        self.gate.set(Way::Fine);
+        (self.id, self.run.await.unwrap().unwrap_err())
     }
 
     /// As when its process dies: nobody closes its record.
@@ -374,9 +379,9 @@ async fn the_last_step_joins_the_keys_that_changed_meanwhile() {
     assert_eq!(unnamed(&site).await, BTreeSet::new());
 }
 
-/// Whether or not another run has recomputed for the same reason.
+/// Whether or not another run has recomputed for the same reason. No run of the view waits until all is recomputed.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_whose_events_were_given_up_meanwhile_recomputes_again() {
+async fn one_whose_events_were_given_up_meanwhile_fails() {
     for by_another in [false, true] {
         let site = site(COUNTS).await;
         let recomputing = Recomputing::begin(&site, "slices/00003");
@@ -390,12 +395,49 @@ async fn one_whose_events_were_given_up_meanwhile_recomputes_again() {
             assert_eq!(increment(&site).await.strategy, Some(Strategy::Full));
         }
         append(&site, 100).await;
-        let run = recomputing.end().await;
-        assert_eq!((run.status, run.comparison), (RunStatus::Succeeded, None));
-        assert_eq!(unnamed(&site).await, BTreeSet::new());
+        let before = site.state().await.snapshot("v", 1).unwrap().run;
+        let (id, error) = recomputing.fail().await;
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        assert!(
+            error.to_string().starts_with("what was recomputed is out of date: events that the snapshot may hold were given up"),
+            "{error}"
+        );
+        assert_eq!(site.state().await.snapshot("v", 1).unwrap().run, before);
+        assert_eq!(runs(&site).await.iter().find(|run| run.id == id).unwrap().status, RunStatus::Failed);
+        // The next run recomputes what the snapshot that is served may hold.
+        let expected = if by_another { Strategy::Incremental } else { Strategy::Full };
+        assert_eq!(increment(&site).await.strategy, Some(expected));
         append(&site, 200).await;
         assert_eq!(increment(&site).await.strategy, Some(Strategy::Incremental), "its snapshot knows of the gap");
     }
+}
+
+/// Other runs wait for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_step_has_as_much_time_as_the_views_timeout() {
+    let timeout = COUNTS.replace("full_every", "timeout = '10s', full_every");
+    let site = site(&timeout).await;
+    let requested = RunRecord::requested("v".into(), 1);
+    let in_folder = |name: &str| -> &'static str { format!("snapshots/v/1/{}/{name}", requested.id).leak() };
+    // Of the buckets, only what is added has no folder of its own.
+    let adding = Gate::before(site.harness.storage.object_store(), in_folder("0"), Way::Held);
+    let gate = Gate::before(adding, in_folder("slices/00003"), Way::Held);
+    let mut batch = layer(&site);
+    batch.storage = ObjectStorage::over(gate.clone()).unwrap();
+    let request = RunRequest { mode: RunMode::Full, requested: Some(requested.clone()), ..RunRequest::new("v", RunTime::At(now())) };
+    let request = RunRequest { compare: false, ..request };
+    let run = tokio::spawn(async move { batch.run(request, clock(0), &|_| {}).await });
+    let recomputing = Recomputing { id: requested.id, gate, run };
+    recomputing.has_saved(&site, 3).await;
+    append(&site, 100).await;
+    let (id, error) = tokio::time::timeout(Duration::from_secs(100), recomputing.fail()).await.expect("timed out: it goes on");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let failed = runs(&site).await.into_iter().find(|run| run.id == id).unwrap();
+    assert_eq!(failed.status, RunStatus::Failed);
+    assert!(failed.error.as_ref().unwrap().starts_with("timed out after 10s: "), "{failed:?}");
+    assert!(!is_held(&site, &run_lease("v", 1)).await);
+    assert_eq!(increment(&site).await.strategy, Some(Strategy::Incremental));
+    site.assert_proven("v").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
