@@ -331,7 +331,10 @@ async fn sql_is_answered_as_json_and_as_an_arrow_stream() {
         "{}",
         reply.head
     );
-    let batches: Vec<_> = StreamReader::try_new(reply.body.as_slice(), None).unwrap().map(Result::unwrap).collect();
+    let reader = StreamReader::try_new(reply.body.as_slice(), None).unwrap();
+    let meta: Value = serde_json::from_str(&reader.schema().metadata()["basestream-meta"]).unwrap();
+    assert_eq!(meta["versions"], json!({"velocity": 1}));
+    let batches: Vec<_> = reader.map(Result::unwrap).collect();
     assert_eq!(batches.iter().map(|batch| batch.num_rows()).sum::<usize>(), 1);
     assert_eq!(batches[0].schema().field(1).name(), "amount_7d");
 }

@@ -1,5 +1,5 @@
 //! Rows as a stream, each batch as it is made: Arrow, JSON lines or CSV. `meta` is in a header, because it is known
-//! before the first row.
+//! before the first row, and whole in the schema of an Arrow stream.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use access::{Authenticator, Principal};
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use arrow_ipc::writer::StreamWriter;
 use axum::body::Body;
 use axum::http::HeaderValue;
@@ -15,6 +15,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
+use serde_json::{Map, Value, json};
 use types::{Error, Result};
 
 use super::super::apart::made_apart;
@@ -22,8 +23,12 @@ use super::Deadline;
 use crate::json::{self, RowWriter};
 use crate::sql::QueryResponse;
 
-/// The fields of `meta` in a JSON answer.
-const META_HEADER: &str = "basestream-meta";
+/// The fields of `meta` in a JSON answer: the header's name, and the key in the metadata of an Arrow schema.
+const META: &str = "basestream-meta";
+/// Many clients and proxies take 8 KiB for all headers. The cut of a thousand partitions is longer than that.
+const MAX_HEADER_BYTES: usize = 4 << 10;
+/// The field that names those that a header has no room for.
+const LEFT_OUT: &str = "left_out";
 
 /// The forms of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,9 +77,9 @@ pub(super) async fn answer(
 ) -> Result<Response> {
     let first = response.batches.next().await.transpose()?;
     let batches = stream::iter(first.map(Ok)).chain(response.batches);
-    let meta = HeaderValue::try_from(serde_json::to_string(&response.meta)?)
-        .map_err(|error| Error::internal("meta is no header").caused_by(error))?;
-    let encoder = Encoder::new(form, &response.schema)?;
+    let meta = serde_json::to_string(&response.meta)?;
+    let encoder = Encoder::new(form, &response.schema, &meta)?;
+    let header = HeaderValue::try_from(header_text(meta)?).map_err(|error| Error::internal("meta is no header").caused_by(error))?;
     let allowed = Arc::new(move || authenticator.check_still_valid(&principal));
     let chunks = stream::try_unfold(Some((encoder, batches)), move |state| {
         let allowed = allowed.clone();
@@ -98,8 +103,28 @@ pub(super) async fn answer(
     });
     let mut response = Body::from_stream(made_apart(chunks, response.turn)).into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(form.media_type()));
-    response.headers_mut().insert(META_HEADER, meta);
+    response.headers_mut().insert(META, header);
     Ok(response)
+}
+
+/// `meta` as a header has it: without its longest fields, if it is too long with them.
+fn header_text(meta: String) -> Result<String> {
+    if meta.len() <= MAX_HEADER_BYTES {
+        return Ok(meta);
+    }
+    let mut fields: Map<String, Value> = serde_json::from_str(&meta)?;
+    let mut by_length: Vec<(usize, String)> = fields.iter().map(|(name, value)| (value.to_string().len(), name.clone())).collect();
+    by_length.sort_unstable();
+    let (mut text, mut left_out) = (meta, Vec::new());
+    while text.len() > MAX_HEADER_BYTES
+        && let Some((_, name)) = by_length.pop()
+    {
+        fields.remove(&name);
+        left_out.push(name);
+        fields.insert(LEFT_OUT.to_owned(), json!(left_out));
+        text = serde_json::to_string(&fields)?;
+    }
+    Ok(text)
 }
 
 /// How often it is looked whether a caller still has its rights.
@@ -134,9 +159,14 @@ enum Encoder {
 }
 
 impl Encoder {
-    fn new(form: Form, schema: &SchemaRef) -> Result<Self> {
+    fn new(form: Form, schema: &SchemaRef, meta: &str) -> Result<Self> {
         Ok(match form {
-            Form::Arrow => Encoder::Arrow(Box::new(StreamWriter::try_new(Vec::new(), schema)?)),
+            Form::Arrow => {
+                let mut metadata = schema.metadata().clone();
+                metadata.insert(META.to_owned(), meta.to_owned());
+                let schema = Schema::new_with_metadata(schema.fields().clone(), metadata);
+                Encoder::Arrow(Box::new(StreamWriter::try_new(Vec::new(), &schema)?))
+            }
             Form::JsonLines => Encoder::JsonLines(RowWriter::new(schema)),
             Form::Csv => {
                 let mut names = Vec::new();
@@ -211,3 +241,6 @@ fn write_line(out: &mut Vec<u8>, values: impl Iterator<Item = Option<String>>) {
     }
     out.extend_from_slice(b"\r\n");
 }
+
+#[cfg(test)]
+mod tests;
