@@ -103,7 +103,8 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
     let starting = async {
         apply(&installation, &options).await?;
         let served = node::start(&mut parts, &installation, (listeners, protection), NodeReads::Shared(fresh.clone())).await?;
-        Ok((served, layers::offer(&mut parts, &installation, offering, &fresh).await?))
+        let registration = layers::offer(&mut parts, &installation, offering, (&fresh, &served.sinks)).await?;
+        Ok((served, registration))
     };
     if let Some((ServedNode { ready, node, sinks, alerts, log_answers }, registration)) = unless_stopped(&stop, starting).await? {
         let workers = workers::start(&mut parts, &installation, SharedByWorkers { fresh, sinks, registration });
@@ -128,7 +129,7 @@ pub async fn speed(installation: Installation, options: UpOptions, stop: Cancell
     let fresh = Fresh::unread();
     let alerts = StalledAlerts::default();
     let sinks = installation.sinks(outputs::start(&mut parts, &installation, &fresh, alerts.clone()));
-    let registration = layers::offer(&mut parts, &installation, offering, &fresh).await?;
+    let registration = layers::offer(&mut parts, &installation, offering, (&fresh, &sinks)).await?;
     let workers = workers::start(&mut parts, &installation, SharedByWorkers { fresh, sinks, registration });
     let ready = listener.map(|bound| health::start(&mut parts, &installation, bound, recorder, Layer::Speed(workers, alerts)));
     announce("basestream speed", ready, options);

@@ -211,6 +211,10 @@ impl Follower {
         self.0.links.all()
     }
 
+    pub(crate) async fn listen_to_workers(&self, topic: &Arc<str>) -> Vec<Result<feed::DecisionListener>> {
+        self.0.links.listen(topic).await
+    }
+
     pub(crate) fn loaded(&self) -> Option<Arc<Loaded>> {
         self.0.loaded.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -119,6 +119,12 @@ impl Node {
         self.inner.follower.workers()
     }
 
+    /// Has the workers of each of these processes listen to what they decide, for one event that is about to be
+    /// appended to this topic.
+    pub async fn listen_to_workers(&self, topic: &Arc<str>) -> Vec<Result<feed::DecisionListener>> {
+        self.inner.follower.listen_to_workers(topic).await
+    }
+
     /// Loads the catalog's present state and makes it the one that queries read. While a file of a view that is served
     /// does not come (`Unavailable`), the state before stays: an answer that is a little older is better than none.
     pub async fn refresh(&self) -> Result<()> {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use committed::registry::LiveSink;
 use engine::parameters::UsedParameters;
 use event_log::NewRecord;
+use feed::DecisionListener;
 use futures::future::BoxFuture;
 use serde::{Serialize, Serializer};
 use types::Result;
@@ -26,16 +27,23 @@ pub trait Scorer: Send + Sync {
     /// read.
     fn score<'a>(&'a self, read_view: &'a ReadView, sink: &'a LiveSink, event: &'a NewRecord) -> BoxFuture<'a, Result<Scored>>;
 
-    /// Whether [`Scorer::append`] would see the record of an event of this sink: the workers of this process have all
-    /// partitions of its stream.
+    /// Prepares to append an event of this sink's stream: finds workers of all its partitions. Those of other processes
+    /// listen from then on. There are none where the workers of this process have all partitions.
     ///
-    /// Errors: `Conflict`, which says where events are to be sent instead.
-    fn check_workers<'a>(&'a self, sink: &'a LiveSink) -> BoxFuture<'a, Result<()>>;
+    /// Errors: `Conflict`, which says where events are to be sent instead, and `Unavailable` while workers of another
+    /// process are not reached.
+    fn listen<'a>(&'a self, sink: &'a LiveSink) -> BoxFuture<'a, Result<Vec<DecisionListener>>>;
 
     /// Appends an event to its stream, and waits until its sink has put out its record. `within` bounds the wait.
     ///
     /// Errors: those of an append. What happens after it is in the answer.
-    fn append<'a>(&'a self, sink: &'a LiveSink, event: NewRecord, within: Duration) -> BoxFuture<'a, Result<StoredEvent>>;
+    fn append<'a>(
+        &'a self,
+        sink: &'a LiveSink,
+        event: NewRecord,
+        elsewhere: Vec<DecisionListener>,
+        within: Duration,
+    ) -> BoxFuture<'a, Result<StoredEvent>>;
 }
 
 /// What a sink says of an event that is stored nowhere.
@@ -85,7 +93,8 @@ pub enum EventOutcome {
     Duplicate,
     /// The event is dated too far ahead.
     DeadLetter,
-    /// The sink has not begun, because a view of it is being built; or its record was put out before this process knew.
+    /// The sink has not begun, because a view of it is being built; or its record was put out before the worker that
+    /// answers had the partition.
     Unknown,
 }
 

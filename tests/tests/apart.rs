@@ -111,6 +111,13 @@ impl Node {
         (rows, totals["meta"]["cut"].as_str().unwrap().to_owned())
     }
 
+    /// Stores an event and returns the answer of the sink `scored`.
+    async fn store(&self, event: &Value) -> (u16, Value) {
+        let url = format!("{}/v1/sinks/scored?store=true&timeout_ms=25000", self.url);
+        let response = self.http.post(url).json(event).send().await.unwrap();
+        (response.status().as_u16(), response.json().await.unwrap())
+    }
+
     /// Returns the position after the events.
     async fn append(&self, events: &[Value]) -> String {
         let response = self.http.post(format!("{}/v1/streams/payments/events", self.url)).json(events).send().await.unwrap();
@@ -191,4 +198,36 @@ async fn three_nodes_apart_answer_alike_before_any_checkpoint_and_when_their_wor
         assert_eq!(node.answers(Some(&position)).await.0, after);
     }
     assert_eq!(of_commits.answers(Some(&position)).await.0, after);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_apart_stores_an_event_and_answers_with_the_record_that_a_worker_of_another_process_made() {
+    const SCORED: &str = "CREATE SINK scored WITH (topic = 'scored') AS SELECT p.id, d.n_1h FROM payments p \
+        LEFT JOIN devices d ON d.device = p.device;\n";
+    let files = [
+        ("basestream.toml", SETTINGS.to_owned()),
+        ("streams/payments.sql", PAYMENTS.to_owned()),
+        ("views/devices.sql", DEVICES.to_owned()),
+        ("sinks/scored.sql", SCORED.to_owned()),
+    ];
+    let project = Project::from_files(&files, String::new()).unwrap();
+    project.ok(&["apply"]).unwrap();
+    let _worker = Process::start(&project, "speed", &[]);
+    let node = Node::start(&project).await;
+    let (mut stored, began) = (0, Instant::now());
+    loop {
+        let (status, answer) = node.store(&events(stored..stored + 1)[0]).await;
+        match (status, &answer["status"]) {
+            // The worker is not reached yet, or has not all partitions.
+            (409 | 503, _) => tokio::time::sleep(Duration::from_millis(20)).await,
+            // The sink has not begun.
+            (200, outcome) if outcome == "unknown" => stored += 1,
+            _ => {
+                assert_eq!((status, &answer["status"]), (200, &json!("scored")), "{answer}");
+                assert_eq!(answer["row"], json!({"id": format!("e{stored}"), "n_1h": stored / 3 + 1}), "{answer}");
+                break;
+            }
+        }
+        assert!(began.elapsed() < PATIENCE, "timed out: no event is scored: {answer}");
+    }
 }

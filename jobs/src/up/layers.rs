@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use definitions::settings::{FreshKind, Settings};
 use engine::fresh::Fresh;
+use event_sinks::Sinks;
 use feed::{ClientCertificate, ClientTls, Credentials, FeedListener, Offer};
 use serving::http::Protection;
 use serving::{FollowSettings, Node};
@@ -59,20 +60,20 @@ fn advertised(settings: &Settings, bound: SocketAddr, is_encrypted: bool) -> Res
     }
 }
 
-/// Offers the layers in `fresh` and registers this process, if the settings name an address. It ends after the speed
-/// layer: nodes get all of it.
+/// Offers the layers in `fresh`, and what `sinks` make of single events, and registers this process, if the settings
+/// name an address. It ends after the speed layer: nodes get all of it.
 pub(super) async fn offer(
     parts: &mut Parts,
     installation: &Installation,
     offering: Option<Offering>,
-    fresh: &Fresh,
+    (fresh, sinks): (&Fresh, &Arc<Sinks>),
 ) -> Result<Option<Registration>> {
     let Some(Offering { bound, protection, address }) = offering else { return Ok(None) };
     let registration = Registration::begin(&installation.catalog, &installation.worker, &address, clock()).await?;
     let overtaken: Arc<Notify> = registration.overtaken();
     protection::follow(parts, Stage::Node, installation, &protection);
     let Protection { authenticator, tls, .. } = protection;
-    let offer = Offer { fresh: fresh.clone(), authenticator, tls, clock: clock(), overtaken };
+    let offer = Offer { fresh: fresh.clone(), decisions: Some(sinks.clone()), authenticator, tls, clock: clock(), overtaken };
     let task = feed::serve(offer, bound, parts.token(Stage::Node));
     parts.start(Stage::Node, "feed", |_| async move { task.await? });
     let (kept, fresh) = (registration.clone(), fresh.clone());

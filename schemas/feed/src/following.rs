@@ -11,6 +11,7 @@ use bytes::Bytes;
 use engine::fresh::{ChangeOutcome, Fresh, FreshLayer, LayerChange, Mirror, Snapshot};
 use engine::states::StateRows;
 use futures::FutureExt;
+use futures::future::join_all;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
@@ -18,9 +19,10 @@ use tracing::{debug, error, info, warn};
 use types::tiles::Clock;
 use types::{Error, ErrorKind, Result};
 
+use crate::asking::DecisionListener;
 use crate::layer::{self, Plans};
 use crate::message::{FORMAT, Head, LayerHead, LayerRequest, head};
-use crate::requests::{Credentials, begin, error_of};
+use crate::requests::{Credentials, WorkerConnection, error_of, next};
 
 /// The pause before a second attempt, and at most before a later one.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -30,6 +32,8 @@ const LAST_WAIT: Duration = Duration::from_secs(2);
 const REFUSED_FOR: Duration = Duration::from_secs(2);
 /// A snapshot has come after this time; layers may be large.
 const SNAPSHOT_WITHIN: Duration = Duration::from_secs(60);
+/// A process that has not said by then that it listens counts as not reached.
+const LISTENS_WITHIN: Duration = Duration::from_secs(3);
 
 /// Follows workers for one node. Cheap to clone.
 #[derive(Clone)]
@@ -57,6 +61,8 @@ pub struct Link {
     pub address: String,
     pub state: LinkState,
     pub since: Instant,
+    /// While it is followed.
+    connection: Option<WorkerConnection>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +90,7 @@ impl Following {
     pub async fn follow(&self, worker: &str, address: &str, stop: CancellationToken) {
         let mut following = self.clone();
         let mut mirror = Mirror::new(&self.fresh);
-        self.links.set(worker, address, LinkState::Begun);
+        self.links.set(worker, address, LinkState::Begun, None);
         let mut waits = waits();
         loop {
             let mut had_snapshot = false;
@@ -123,13 +129,14 @@ impl Following {
         let plans = self.plans.borrow_and_update().clone();
         let seen = self.fresh.epochs().into_iter().collect();
         let request = LayerRequest { format: FORMAT, views: plans.keys().cloned().collect(), seen };
-        let mut stream = begin(address, &self.credentials, &request).await?;
+        let connection = WorkerConnection::open(address, &self.credentials).await?;
+        let mut stream = connection.follow(&request).await?;
         let snapshot = tokio::time::timeout(SNAPSHOT_WITHIN, snapshot(&mut stream, &plans, self.memory_bytes)).await;
         let snapshot = snapshot.map_err(|_| Error::unavailable("a worker's snapshot takes too long"))??;
         let layers = snapshot.layers.len();
         let mut refused_at = refused(None, mirror.reset(snapshot));
         *had_snapshot = true;
-        self.links.set(worker, address, LinkState::Followed);
+        self.links.set(worker, address, LinkState::Followed, Some(connection));
         info!(worker, address, layers, "a worker is followed");
         loop {
             let give_up = refused_at.map_or(Duration::MAX, |at: Instant| REFUSED_FOR.saturating_sub(at.elapsed()));
@@ -204,11 +211,6 @@ async fn snapshot(stream: &mut Streaming<FlightData>, plans: &Plans, most_bytes:
     Ok(snapshot)
 }
 
-async fn next(stream: &mut Streaming<FlightData>) -> Result<FlightData> {
-    let message = stream.message().await.map_err(|status| error_of(&status))?;
-    message.ok_or_else(|| Error::unavailable("a worker ended its stream"))
-}
-
 /// Since when a worker is refused.
 fn refused(since: Option<Instant>, applied: ChangeOutcome) -> Option<Instant> {
     match applied {
@@ -232,8 +234,15 @@ impl Links {
         self.lock().get(worker).is_some_and(|link| link.state == LinkState::Followed)
     }
 
-    fn set(&self, worker: &str, address: &str, state: LinkState) {
-        let link = Link { worker: worker.to_owned(), address: address.to_owned(), state, since: Instant::now() };
+    /// Has every process listen to what its workers decide, for one event that is about to be appended to this topic.
+    /// An error says which process is not reached, and why.
+    pub async fn listen(&self, topic: &Arc<str>) -> Vec<Result<DecisionListener>> {
+        let links = self.all();
+        join_all(links.iter().map(|link| link.listen(topic))).await
+    }
+
+    fn set(&self, worker: &str, address: &str, state: LinkState, connection: Option<WorkerConnection>) {
+        let link = Link { worker: worker.to_owned(), address: address.to_owned(), state, since: Instant::now(), connection };
         self.lock().insert(worker.to_owned(), link);
         self.show();
     }
@@ -249,7 +258,7 @@ impl Links {
                 metrics::counter!("basestream_serving_feed_lost_total", "reason" => reason(error.kind())).increment(1);
             }
         }
-        self.set(worker, address, LinkState::Lost { error: error.to_string() });
+        self.set(worker, address, LinkState::Lost { error: error.to_string() }, None);
         if let Some(since) = before.filter(|_| was_lost).map(|link| link.since)
             && let Some(link) = self.lock().get_mut(worker)
         {
@@ -271,6 +280,15 @@ impl Links {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Link>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Link {
+    async fn listen(&self, topic: &Arc<str>) -> Result<DecisionListener> {
+        let unreached = || Error::unavailable("a worker is not reached").with("worker", &self.worker).with("address", &self.address);
+        let connection = self.connection.as_ref().ok_or_else(unreached)?;
+        let listening = tokio::time::timeout(LISTENS_WITHIN, DecisionListener::begin(connection, topic)).await;
+        listening.map_err(|_| unreached())?.map_err(|error| error.with("worker", &self.worker))
     }
 }
 

@@ -27,7 +27,14 @@
 //!
 //! Callers need the right to read the views that they ask for ([`access`]); connections are encrypted where the server
 //! has certificates.
+//!
+//! On the same connections a node learns what became of one event that it appends, by Arrow Flight's `DoExchange`. It
+//! has each process that it follows listen first ([`Links::listen`]); then it appends the event and asks all of them
+//! ([`DecisionListener::decision`]): the process whose workers decide the event answers. So no decision is missed,
+//! and nothing is kept for events that nobody asks for.
 
+mod asking;
+mod deciding;
 mod encoding;
 mod following;
 mod layer;
@@ -36,8 +43,11 @@ mod requests;
 mod server;
 mod tls;
 
+pub use asking::DecisionListener;
+pub use deciding::{AwaitDecision, DecisionSubscription, WorkerDecisions};
 pub use following::{Following, Link, LinkState, Links};
 pub use layer::Plans;
+pub use message::{DecidingSink, DecisionRequest, EventDecision};
 pub use requests::Credentials;
 pub use server::{FeedListener, Offer, listen, serve};
 pub use tls::{ClientCertificate, ClientTls};

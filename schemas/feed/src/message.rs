@@ -4,17 +4,20 @@
 //! ```text
 //! Snapshot, then as many Layers as it says; then Layer | Compacted | TakenOver | Completed | Withdrawn, until the end
 //! ```
+//!
+//! What is said about one event has an [`Exchange`] in the place of a head.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow_flight::FlightData;
 use bytes::Bytes;
 use engine::fresh::{Claim, Complete, ViewVersion};
+use engine::parameters::UsedParameters;
 use serde::{Deserialize, Serialize};
 use types::failures::Failures;
 use types::tiles::Micros;
-use types::vector::{PartitionId, Vector};
+use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, Result};
 
 /// Incremented when an older release could misread what we send.
@@ -88,14 +91,94 @@ pub(crate) struct SectionHead {
     pub(crate) failures: Option<Failures>,
 }
 
+/// What a node and a worker's process say about one event, in this order. The node begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Exchange {
+    /// The node is about to append an event to this topic.
+    Listen { format: u32, topic: Arc<str> },
+    /// No later decision is missed. The workers of the process have these partitions of the topic.
+    Listening { partitions: BTreeSet<i32> },
+    /// The event is in the log.
+    Appended(DecisionRequest),
+    /// The record, if there is one, is the body of the message.
+    Decided(EventDecision),
+}
+
+/// An event in the log, and the sink that is asked what it made of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecisionRequest {
+    pub sink: Arc<str>,
+    pub topic: Arc<str>,
+    pub partition: i32,
+    pub offset: Offset,
+}
+
+/// What a worker decided about one event, once the records of it are out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventDecision {
+    /// The identity of the log that its offset belongs to.
+    pub identity: String,
+    pub is_dead_letter: bool,
+    /// The timestamp of its record. `None` if it was not accepted.
+    pub timestamp: Option<Micros>,
+    /// Since when the worker knows the ids of accepted events. `None` if it knows none.
+    pub ids_since: Option<Micros>,
+    /// `None` if the sink had not begun, or was paused.
+    pub by: Option<DecidingSink>,
+}
+
+/// What a sink made of one event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecidingSink {
+    pub version: u32,
+    pub parameters: UsedParameters,
+    /// The records of earlier events were put out before.
+    pub from: Option<Offset>,
+    /// The value of the record, if there is one.
+    #[serde(skip)]
+    pub record: Option<Bytes>,
+}
+
 pub(crate) fn message(head: &Head, body: Bytes) -> Result<FlightData> {
-    let head = serde_json::to_vec(head)?;
-    Ok(FlightData { flight_descriptor: None, data_header: Bytes::new(), app_metadata: head.into(), data_body: body })
+    Ok(flight_data(serde_json::to_vec(head)?, body))
 }
 
 pub(crate) fn head(message: &FlightData) -> Result<Head> {
     serde_json::from_slice(&message.app_metadata)
         .map_err(|error| Error::corrupt("a worker sent a message that is not understood").caused_by(error))
+}
+
+pub(crate) fn exchange_message(said: &Exchange) -> Result<FlightData> {
+    let record = match said {
+        Exchange::Decided(EventDecision { by: Some(by), .. }) => by.record.clone(),
+        _ => None,
+    };
+    Ok(flight_data(serde_json::to_vec(said)?, record.unwrap_or_default()))
+}
+
+pub(crate) fn exchange(message: &FlightData) -> Result<Exchange> {
+    let mut said: Exchange = serde_json::from_slice(&message.app_metadata)
+        .map_err(|error| Error::input("what was said about an event is not understood").caused_by(error))?;
+    if let Exchange::Decided(EventDecision { by: Some(by), .. }) = &mut said {
+        by.record = (!message.data_body.is_empty()).then(|| message.data_body.clone());
+    }
+    Ok(said)
+}
+
+fn flight_data(app_metadata: Vec<u8>, data_body: Bytes) -> FlightData {
+    FlightData { flight_descriptor: None, data_header: Bytes::new(), app_metadata: app_metadata.into(), data_body }
+}
+
+/// Errors: `Input` for a node or worker that speaks another format.
+pub(crate) fn check_format(found: u32) -> Result<()> {
+    match found {
+        FORMAT => Ok(()),
+        _ => {
+            let message = "the node speaks another format: use one release for workers and nodes";
+            Err(Error::input(message).with("found", found).with("expected", FORMAT))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,18 +1,20 @@
-//! A node's side of a stream: requests the layers of a worker's process.
+//! A node's side of a connection: what it requests of a worker's process.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::{FlightData, Ticket};
+use futures::Stream;
 use futures::future::BoxFuture;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tonic::codegen::Service;
 use tonic::codegen::http::Uri;
 use tonic::metadata::AsciiMetadataValue;
-use tonic::transport::Endpoint;
-use tonic::{Code, Request, Status, Streaming};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Response, Status, Streaming};
 use types::{Error, Result};
 
 use crate::message::LayerRequest;
@@ -24,6 +26,8 @@ const ALIVE_EVERY: Duration = Duration::from_secs(2);
 pub(crate) const ALIVE_WITHIN: Duration = Duration::from_secs(4);
 /// What may be under way to a node that does not read.
 const WINDOW_BYTES: u32 = 4 << 20;
+/// The same for all streams of a connection: a layer that is not read yet leaves room for what is said about events.
+const CONNECTION_WINDOW_BYTES: u32 = WINDOW_BYTES + (1 << 20);
 /// A layer is one message.
 const MOST_MESSAGE_BYTES: usize = 1 << 30;
 
@@ -34,8 +38,60 @@ pub struct Credentials {
     pub tls: Option<ClientTls>,
 }
 
-/// Begins a stream. `address` is `http://host:port` or `https://host:port`.
-pub(crate) async fn begin(address: &str, credentials: &Credentials, wanted: &LayerRequest) -> Result<Streaming<FlightData>> {
+/// A connection to a worker's process. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct WorkerConnection {
+    client: FlightServiceClient<Channel>,
+    authorization: Option<AsciiMetadataValue>,
+    address: Arc<str>,
+}
+
+impl WorkerConnection {
+    /// Connects. `address` is `http://host:port` or `https://host:port`.
+    pub(crate) async fn open(address: &str, credentials: &Credentials) -> Result<WorkerConnection> {
+        let client = FlightServiceClient::new(connect(address, credentials).await?).max_decoding_message_size(MOST_MESSAGE_BYTES);
+        let authorization = credentials.token.as_deref().map(authorization).transpose()?;
+        Ok(WorkerConnection { client, authorization, address: address.into() })
+    }
+
+    /// Begins a stream of layers.
+    pub(crate) async fn follow(&self, wanted: &LayerRequest) -> Result<Streaming<FlightData>> {
+        let request = self.authorized(Ticket { ticket: serde_json::to_vec(wanted)?.into() });
+        self.answer(self.client.clone().do_get(request)).await
+    }
+
+    /// Begins an exchange of messages.
+    pub(crate) async fn exchange(&self, sent: impl Stream<Item = FlightData> + Send + 'static) -> Result<Streaming<FlightData>> {
+        let request = self.authorized(sent);
+        self.answer(self.client.clone().do_exchange(request)).await
+    }
+
+    fn authorized<T>(&self, content: T) -> Request<T> {
+        let mut request = Request::new(content);
+        if let Some(authorization) = &self.authorization {
+            request.metadata_mut().insert("authorization", authorization.clone());
+        }
+        request
+    }
+
+    async fn answer(
+        &self,
+        call: impl Future<Output = Result<Response<Streaming<FlightData>>, Status>> + Send,
+    ) -> Result<Streaming<FlightData>> {
+        let response = tokio::time::timeout(CONNECTED_WITHIN, call).await;
+        let response = response.map_err(|_| Error::unavailable("a worker does not answer").with("address", &self.address))?;
+        Ok(response.map_err(|status| error_of(&status))?.into_inner())
+    }
+}
+
+fn authorization(token: &str) -> Result<AsciiMetadataValue> {
+    let value = AsciiMetadataValue::try_from(format!("Bearer {token}"));
+    let mut value = value.map_err(|_| Error::input("serving.fresh_token is not a token"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+async fn connect(address: &str, credentials: &Credentials) -> Result<Channel> {
     let (scheme, host_and_port) =
         address.split_once("://").ok_or_else(|| Error::corrupt("a worker's address has no scheme").with("found", address))?;
     let tls = match (scheme, &credentials.tls) {
@@ -50,25 +106,22 @@ pub(crate) async fn begin(address: &str, credentials: &Credentials, wanted: &Lay
         |error: tonic::transport::Error| Error::unavailable("a worker cannot be reached").with("address", address).caused_by(error);
     // The connector encrypts.
     let endpoint = Endpoint::from_shared(format!("http://{host_and_port}")).map_err(unreached)?;
-    let channel = endpoint
+    endpoint
         .connect_timeout(CONNECTED_WITHIN)
         .http2_keep_alive_interval(ALIVE_EVERY)
         .keep_alive_timeout(ALIVE_WITHIN)
         .keep_alive_while_idle(true)
         .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .connect_with_connector(Connector { tls })
         .await
-        .map_err(unreached)?;
-    let mut client = FlightServiceClient::new(channel).max_decoding_message_size(MOST_MESSAGE_BYTES);
-    let mut request = Request::new(Ticket { ticket: serde_json::to_vec(wanted)?.into() });
-    if let Some(token) = &credentials.token {
-        let value = AsciiMetadataValue::try_from(format!("Bearer {token}"));
-        request.metadata_mut().insert("authorization", value.map_err(|_| Error::input("serving.fresh_token is not a token"))?);
-    }
-    let response = tokio::time::timeout(CONNECTED_WITHIN, client.do_get(request)).await;
-    let response = response.map_err(|_| Error::unavailable("a worker does not answer").with("address", address))?;
-    Ok(response.map_err(|status| error_of(&status))?.into_inner())
+        .map_err(unreached)
+}
+
+/// Returns the next message of a stream that does not end here.
+pub(crate) async fn next(stream: &mut Streaming<FlightData>) -> Result<FlightData> {
+    let message = stream.message().await.map_err(|status| error_of(&status))?;
+    message.ok_or_else(|| Error::unavailable("a worker ended its stream"))
 }
 
 /// Returns what a worker said in the place of a message.

@@ -22,20 +22,26 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tonic::metadata::MetadataMap;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{debug, info, warn};
 use types::tiles::{Clock, Micros};
 use types::{Error, ErrorKind, Result, threads};
 
+use crate::deciding::{self, WorkerDecisions};
 use crate::encoding::Encodings;
-use crate::message::{FORMAT, Head, LayerHead, LayerRequest, message};
+use crate::message::{FORMAT, Head, LayerHead, LayerRequest, check_format, message};
 use crate::tls::{ALPN, FeedConnection};
 
 /// This many nodes may follow a process.
 const MOST_SUBSCRIBERS: usize = 256;
 /// This many connections may be open: others of the process's files are those of checkpoints.
 const MOST_CONNECTIONS: usize = 2 * MOST_SUBSCRIBERS;
+/// This many events may be listened for at a time.
+const MOST_LISTENERS: usize = 4_096;
+/// On a connection: as many events as wait for their records at a node, and its layers.
+const MOST_STREAMS: u32 = 1_100;
 /// This many connections may be on their way to being encrypted.
 const MOST_HANDSHAKES: usize = 64;
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
@@ -53,6 +59,8 @@ const AFTER_A_FAILURE: Duration = Duration::from_millis(500);
 #[derive(Clone)]
 pub struct Offer {
     pub fresh: Fresh,
+    /// What its workers decide about single events, if they make the records of sinks.
+    pub decisions: Option<Arc<dyn WorkerDecisions>>,
     pub authenticator: Authenticator,
     /// Connections are encrypted with it. Its protocol is `h2`.
     pub tls: Option<ServerTls>,
@@ -88,9 +96,16 @@ impl Offer {
 pub fn serve(offer: Offer, bound: FeedListener, stop: CancellationToken) -> JoinHandle<Result<()>> {
     info!(address = %bound.address, tls = offer.tls.is_some(), "offering fresh layers");
     let incoming = connections(bound.listener, offer.tls.clone(), MOST_CONNECTIONS);
-    let service = Service { offer, encodings: Encodings::default(), subscribers: Arc::default(), stop: stop.clone() };
+    let service = Service {
+        offer,
+        encodings: Encodings::default(),
+        subscribers: Arc::default(),
+        listeners: Arc::new(Semaphore::new(MOST_LISTENERS)),
+        stop: stop.clone(),
+    };
     threads::QUERIES.spawn(async move {
         Server::builder()
+            .max_concurrent_streams(MOST_STREAMS)
             .http2_keepalive_interval(Some(ALIVE_EVERY))
             .http2_keepalive_timeout(Some(ALIVE_WITHIN))
             .add_service(FlightServiceServer::new(service).max_encoding_message_size(usize::MAX))
@@ -138,19 +153,17 @@ struct Service {
     offer: Offer,
     encodings: Encodings,
     subscribers: Arc<AtomicUsize>,
+    listeners: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
 impl Service {
     async fn begin(&self, request: Request<Ticket>) -> Result<BoxStream<'static, Result<FlightData, Status>>> {
-        let authorization = request.metadata().get("authorization").map(|value| value.as_bytes().to_vec());
+        let authorization = authorization(request.metadata());
         let principal = self.offer.authenticator.caller(authorization.as_deref()).await?;
         let wanted: LayerRequest = serde_json::from_slice(&request.get_ref().ticket)
             .map_err(|error| Error::input("the ticket is not understood: expected what a node of this release sends").caused_by(error))?;
-        if wanted.format != FORMAT {
-            let message = "the node speaks another format: use one release for workers and nodes";
-            return Err(Error::input(message).with("found", wanted.format).with("expected", FORMAT));
-        }
+        check_format(wanted.format)?;
         for view in &wanted.views {
             allow(&principal, Action::Read, Object::View(&view.name))?;
         }
@@ -184,6 +197,27 @@ impl Service {
         });
         Ok(counted.take_until(stop.cancelled_owned()).boxed())
     }
+
+    /// A record may have columns of any view and stream: who asks for one may read all of them.
+    async fn begin_exchange(&self, request: Request<Streaming<FlightData>>) -> Result<BoxStream<'static, Result<FlightData, Status>>> {
+        let authorization = authorization(request.metadata());
+        let principal = self.offer.authenticator.caller(authorization.as_deref()).await?;
+        allow(&principal, Action::Read, Object::Process)?;
+        let decisions = self.offer.decisions.clone();
+        let decisions = decisions.ok_or_else(|| Error::unavailable("the workers of this process make no records of sinks"))?;
+        let full = || Error::unavailable(format!("{MOST_LISTENERS} events are listened for already"));
+        let permit = self.listeners.clone().try_acquire_owned().map_err(|_| full())?;
+        let said = deciding::begin(decisions, request.into_inner()).await?;
+        let said = said.map(move |said| {
+            let _permit = &permit;
+            said.map_err(|error| status(&error))
+        });
+        Ok(said.take_until(self.stop.clone().cancelled_owned()).boxed())
+    }
+}
+
+fn authorization(metadata: &MetadataMap) -> Option<Vec<u8>> {
+    metadata.get("authorization").map(|value| value.as_bytes().to_vec())
 }
 
 /// The messages as long as who gets them may have them; then an error, and nothing more.
@@ -291,7 +325,7 @@ type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// What Flight has besides, and a worker has not.
 fn unimplemented<T>() -> Result<T, Box<Status>> {
-    Err(Box::new(Status::unimplemented("a worker answers DoGet alone, with the ticket of a node")))
+    Err(Box::new(Status::unimplemented("a worker answers DoGet and DoExchange alone, as nodes ask them")))
 }
 
 #[tonic::async_trait]
@@ -338,8 +372,14 @@ impl FlightService for Service {
         unimplemented().map_err(|status| *status)
     }
 
-    async fn do_exchange(&self, _request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
-        unimplemented().map_err(|status| *status)
+    async fn do_exchange(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
+        match self.begin_exchange(request).await {
+            Ok(stream) => Ok(Response::new(stream)),
+            Err(error) => {
+                debug!(%error, "a node that asks about an event is refused");
+                Err(status(&error))
+            }
+        }
     }
 
     async fn do_action(&self, _request: Request<FlightAction>) -> Result<Response<Self::DoActionStream>, Status> {

@@ -122,13 +122,14 @@ async fn store(app: &App, scorer: &Arc<dyn Scorer>, sink: &LiveSink, event: NewR
     let Ok(_permit) = app.scored.try_acquire() else {
         return Err(HttpProblem::plain(StatusCode::TOO_MANY_REQUESTS, "too many events wait for their records: try again"));
     };
-    scorer.check_workers(sink).await?;
-    let stored = scorer.append(sink, event, within).await.map_err(not_appended)?;
+    let elsewhere = scorer.listen(sink).await?;
+    let stored = scorer.append(sink, event, elsewhere, within).await.map_err(not_appended)?;
     let mut position = Vector::new();
     position.set(stored.partition.clone(), stored.offset.next());
     let Some(outcome) = &stored.outcome else {
         let message = format!(
-            "the event is stored at {}, offset {}, but its record was not put out within {} ms: it will be, in the topic '{}'",
+            "the event is stored at {}, offset {}, but what the sink made of it was not known within {} ms: its record is put out in the \
+             topic '{}'",
             stored.partition,
             stored.offset,
             within.as_millis(),

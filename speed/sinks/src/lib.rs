@@ -23,8 +23,9 @@
 //! - `switches` says by which version of a sink an event is decided.
 //! - `features` reads the rows, and `record` writes a record's bytes.
 //! - `scoring` makes the record of one event on request, with the `scratch` of an earlier request.
-//! - `outcomes` passes on what workers made.
+//! - `outcomes` passes on what workers made, `elsewhere` between processes.
 
+mod elsewhere;
 mod features;
 mod outcomes;
 mod record;

@@ -15,7 +15,7 @@ use engine::parameters::UsedParameters;
 use event_log::{NewRecord, TopicPartition};
 use serving::EventOutcome;
 use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::TryRecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use types::tiles::Micros;
 use types::vector::Offset;
 
@@ -93,12 +93,17 @@ impl Outcomes {
     /// The outcome of the event that a duplicate in `decided` repeats, if it is still known here.
     pub(crate) fn first(&self, asked: &RecordRequest, decided: &DecidedBatch, offset: Offset) -> Option<RecentOutcome> {
         // The first event may be in the same batch, and not noted yet.
-        self.note(decided);
+        self.note_events(decided);
         self.recent().first(asked, decided, offset)
     }
 
     fn note(&self, decided: &DecidedBatch) {
         self.recent().note(decided, Instant::now());
+    }
+
+    /// The same, of the events of the batch alone: earlier ones may be in batches that come later.
+    pub(crate) fn note_events(&self, decided: &DecidedBatch) {
+        self.recent().note_events(decided, Instant::now());
     }
 
     fn recent(&self) -> MutexGuard<'_, RecentOutcomes> {
@@ -181,9 +186,13 @@ pub(crate) struct Provenance {
 }
 
 impl DecidedBatch {
+    fn has(&self, source: &TopicPartition, offset: Offset) -> bool {
+        *source == self.source && (self.start..self.end).contains(&offset)
+    }
+
     /// The outcome of an event, and what made it. `None` if the event is not in this batch.
     pub(crate) fn outcome(&self, sink: &str, source: &TopicPartition, offset: Offset) -> Option<(Option<Provenance>, EventOutcome)> {
-        if *source != self.source || offset < self.start || offset >= self.end {
+        if !self.has(source, offset) {
             return None;
         }
         if self.dead_letters.contains(&offset) {
@@ -199,6 +208,22 @@ impl DecidedBatch {
         let found = of_sink.records.binary_search_by_key(&offset, |(of, _)| *of);
         let outcome = found.map_or(EventOutcome::Filtered, |at| outcome_of(of_sink.records[at].1.value.clone().unwrap_or_default()));
         Some((Some(of_sink.by.clone()), outcome))
+    }
+}
+
+/// Waits for the batch that has an event. `None` if no worker is left.
+pub(crate) async fn batch_with(
+    decisions: &mut broadcast::Receiver<Arc<DecidedBatch>>,
+    source: &TopicPartition,
+    offset: Offset,
+) -> Option<Arc<DecidedBatch>> {
+    loop {
+        match decisions.recv().await {
+            Ok(batch) if batch.has(source, offset) => return Some(batch),
+            // The decision may have been among those that were dropped.
+            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return None,
+        }
     }
 }
 

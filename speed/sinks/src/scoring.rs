@@ -1,5 +1,6 @@
 //! Makes the record of one event on request: computed at once and stored nowhere, or appended and awaited.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,11 +14,11 @@ use engine::parameters::UsedParameters;
 use engine::plan::planning_session;
 use engine::sinks::SinkPlan;
 use event_log::{NewRecord, TopicPartition};
+use feed::{DecisionListener, DecisionRequest};
 use futures::future::BoxFuture;
 use serving::{EventOutcome, Node, ReadView, RepeatedEvent, ScoreMeta, Scored, Scorer, ServingClock, StoredEvent};
 use speed::too_far_ahead;
 use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
 use types::columns::EVENT_TIME;
 use types::record::Record;
 use types::tiles::{Micros, micros};
@@ -25,8 +26,9 @@ use types::vector::{Offset, PartitionId};
 use types::{Error, Result};
 
 use crate::Sinks;
+use crate::elsewhere::{DecisionElsewhere, ask_elsewhere};
 use crate::features::{Chunk, FeatureReader, joined_views};
-use crate::outcomes::{DecidedBatch, Provenance, RecentOutcome, RecordRequest, outcome_of};
+use crate::outcomes::{DecidedBatch, Provenance, RecentOutcome, RecordRequest, batch_with, outcome_of};
 use crate::record::RecordWriter;
 use crate::scratch::Scratch;
 use crate::worker::{answerable, offsets_of, times_in};
@@ -39,12 +41,18 @@ impl Scorer for Sinks {
         Box::pin(self.score_event(read_view, sink, event))
     }
 
-    fn check_workers<'a>(&'a self, sink: &'a LiveSink) -> BoxFuture<'a, Result<()>> {
-        Box::pin(self.check_partitions(sink))
+    fn listen<'a>(&'a self, sink: &'a LiveSink) -> BoxFuture<'a, Result<Vec<DecisionListener>>> {
+        Box::pin(self.listen_elsewhere(sink))
     }
 
-    fn append<'a>(&'a self, sink: &'a LiveSink, event: NewRecord, within: Duration) -> BoxFuture<'a, Result<StoredEvent>> {
-        Box::pin(self.append_and_wait(sink, event, within))
+    fn append<'a>(
+        &'a self,
+        sink: &'a LiveSink,
+        event: NewRecord,
+        elsewhere: Vec<DecisionListener>,
+        within: Duration,
+    ) -> BoxFuture<'a, Result<StoredEvent>> {
+        Box::pin(self.append_and_wait(sink, event, elsewhere, within))
     }
 }
 
@@ -61,29 +69,63 @@ impl Sinks {
         scored
     }
 
-    async fn check_partitions(&self, sink: &LiveSink) -> Result<()> {
+    async fn listen_elsewhere(&self, sink: &LiveSink) -> Result<Vec<DecisionListener>> {
         let plan = sink.planned()?.clone();
         let (topic, stream) = (&plan.stream.topic, &plan.stream.name);
-        let here = self.outcomes.assigned(topic).len();
-        if here > 0 && here == self.partition_count(topic).await? {
-            return Ok(());
+        let mut reached = self.outcomes.assigned(topic);
+        if self.are_all(topic, &reached).await? {
+            return Ok(Vec::new());
+        }
+        let node = self.node.borrow().clone();
+        let asked = match node {
+            Some(node) => node.listen_to_workers(topic).await,
+            None => Vec::new(),
+        };
+        let (mut listeners, mut unreached) = (Vec::new(), None);
+        for listener in asked {
+            match listener {
+                Ok(listener) => {
+                    reached.extend(&listener.partitions);
+                    listeners.push(listener);
+                }
+                Err(error) => unreached = unreached.or(Some(error)),
+            }
+        }
+        if self.are_all(topic, &reached).await? {
+            return Ok(listeners);
         }
         let message = format!(
-            "the workers of this process have only {here} of the partitions of the stream \"{stream}\": records of events in the others \
-             are not seen here"
+            "the workers that this process reaches have only {} of the partitions of the stream \"{stream}\": records of events in the \
+             others are not seen here",
+            reached.len()
         );
         let help = format!(
-            "send the event to POST /v1/streams/{stream}/events and read the topic '{}', or ask the process that has all of them",
+            "send the event to POST /v1/streams/{stream}/events and read the topic '{}', or have this process follow the workers of others \
+             (speed.flight there, serving.fresh = 'stream' here)",
             sink.definition.topic
         );
-        Err(Error::conflict(message).with("help", help))
+        Err(match unreached {
+            Some(unreached) => Error::unavailable(message).caused_by(unreached),
+            None => Error::conflict(message),
+        }
+        .with("help", help))
     }
 
-    async fn append_and_wait(&self, sink: &LiveSink, event: NewRecord, within: Duration) -> Result<StoredEvent> {
+    async fn are_all(&self, topic: &Arc<str>, partitions: &BTreeSet<i32>) -> Result<bool> {
+        Ok(!partitions.is_empty() && partitions.len() == self.partition_count(topic).await?)
+    }
+
+    async fn append_and_wait(
+        &self,
+        sink: &LiveSink,
+        event: NewRecord,
+        elsewhere: Vec<DecisionListener>,
+        within: Duration,
+    ) -> Result<StoredEvent> {
         let stream = sink.planned()?.stream.clone();
         let id = id_of(&stream, &event)?;
         // The client may hang up. The task still waits for the record, so that sending the event again returns it.
-        let appending = self.clone().append_event(sink.name.clone(), stream.clone(), event, id);
+        let appending = self.clone().append_event((sink.name.clone(), stream.clone()), (event, id), elsewhere);
         let mut appended = tokio::spawn(appending).await??;
         let decided = tokio::time::timeout(within, appended.wait_for_decision(&sink.name)).await.ok().flatten();
         let first = decided.as_ref().and_then(|decided| self.first_of_duplicate(sink, &appended, decided));
@@ -137,33 +179,36 @@ struct AppendedEvent {
     /// `None` for an event without an id, which cannot be repeated.
     asked: Option<RecordRequest>,
     decisions: broadcast::Receiver<Arc<DecidedBatch>>,
+    /// `None` if only workers of this process may have the partition.
+    elsewhere: Option<DecisionElsewhere>,
 }
 
 impl AppendedEvent {
     /// Waits for what a sink makes of the event. `None` if no worker is left.
     async fn wait_for_decision(&mut self, sink: &str) -> Option<Decided> {
-        loop {
-            match self.decisions.recv().await {
-                Ok(batch) => {
-                    if let Some((by, outcome)) = batch.outcome(sink, &self.source, self.offset) {
-                        return Some(Decided { by, outcome, batch });
-                    }
-                }
-                // The decision may have been among those that were dropped.
-                Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return None,
+        let AppendedEvent { source, offset, decisions, elsewhere, .. } = self;
+        let elsewhere = async move {
+            match elsewhere {
+                Some(elsewhere) => elsewhere.await.ok(),
+                None => None,
             }
-        }
+        };
+        let batch = tokio::select! {
+            batch = batch_with(decisions, source, *offset) => batch?,
+            // If no other process decides it, the partition may still come to this one.
+            Some(batch) = elsewhere => batch,
+        };
+        let (by, outcome) = batch.outcome(sink, source, *offset)?;
+        Some(Decided { by, outcome, batch })
     }
 }
 
 impl Sinks {
     async fn append_event(
         self,
-        sink: Arc<str>,
-        stream: Arc<StreamDefinition>,
-        event: NewRecord,
-        id: Option<Arc<str>>,
+        (sink, stream): (Arc<str>, Arc<StreamDefinition>),
+        (event, id): (NewRecord, Option<Arc<str>>),
+        listeners: Vec<DecisionListener>,
     ) -> Result<AppendedEvent> {
         let fingerprint = self.outcomes.fingerprint(event.value.as_deref().unwrap_or_default());
         // Before the append, so that a decision that comes at once is not missed.
@@ -175,11 +220,15 @@ impl Sinks {
         check_still_read(&self.catalog, known, &stream).await?;
         let (partition, offset) = *places.first().ok_or_else(|| Error::internal("an append has no place"))?;
         let source = TopicPartition { topic, partition };
-        let asked = id.map(|id| RecordRequest { sink, source: source.clone(), id, fingerprint });
+        let asked = id.map(|id| RecordRequest { sink: sink.clone(), source: source.clone(), id, fingerprint });
         if let Some(asked) = &asked {
             self.outcomes.keep(asked.clone(), offset, sent);
         }
-        Ok(AppendedEvent { source, offset, asked, decisions })
+        let is_here = self.outcomes.assigned(&source.topic).contains(&partition);
+        let listeners = if is_here { Vec::new() } else { listeners };
+        let event = DecisionRequest { sink, topic: source.topic.clone(), partition, offset };
+        let elsewhere = ask_elsewhere(&self.outcomes, listeners, event);
+        Ok(AppendedEvent { source, offset, asked, decisions, elsewhere })
     }
 
     /// The number of a topic's partitions. The log is asked only now and then: the number grows seldom, and Kafka is

@@ -36,6 +36,7 @@ mod ahead;
 pub(super) mod backtest;
 mod chains;
 mod controls;
+mod fleet;
 pub(super) mod parameters;
 mod scoring;
 mod stalled;

@@ -1,11 +1,17 @@
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use access::{Authenticator, Keyring, NewToken, new_token};
+use catalog::Role;
 use engine::fresh::{Claim, Complete};
-use tokio::sync::Notify;
+use futures::future::BoxFuture;
+use tokio::sync::{Notify, broadcast};
 use tokio::task::JoinHandle;
 use types::vector::{Offset, PartitionId, Vector};
 
 use super::*;
+use crate::deciding::{DecisionSubscription, WorkerDecisions};
+use crate::message::{DecisionRequest, EventDecision};
 use crate::server::{Offer, listen, serve};
 
 /// A worker's process: what it serves, and until when.
@@ -19,12 +25,19 @@ struct Process {
 
 impl Process {
     async fn start(fresh: &Fresh, at: &str) -> Process {
+        Process::start_with(fresh, at, None, None).await
+    }
+
+    async fn start_with(fresh: &Fresh, at: &str, decisions: Option<Arc<dyn WorkerDecisions>>, keyring: Option<Keyring>) -> Process {
         let bound = listen(at.parse().unwrap()).await.unwrap();
         let (address, stop) = (bound.address.to_string(), CancellationToken::new());
         let overtaken = Arc::new(Notify::new());
         let clock: Clock = Arc::new(|| 0);
-        let authenticator = access::Authenticator::open(clock.clone()).unwrap();
-        let offer = Offer { fresh: fresh.clone(), authenticator, tls: None, clock, overtaken: overtaken.clone() };
+        let authenticator = match keyring {
+            Some(keyring) => Authenticator { is_required: true, keyring, issuer: None, clock: clock.clone() },
+            None => Authenticator::open(clock.clone()).unwrap(),
+        };
+        let offer = Offer { fresh: fresh.clone(), decisions, authenticator, tls: None, clock, overtaken: overtaken.clone() };
         let serving = serve(offer, bound, stop.clone());
         Process { fresh: fresh.clone(), address, stop, serving, overtaken }
     }
@@ -48,16 +61,24 @@ struct Node {
 
 impl Node {
     fn follow(address: &str) -> Node {
-        Node::follow_by(address, Arc::new(|| 0))
+        Node::follow_with(address, Credentials::default(), Arc::new(|| 0))
     }
 
     /// By this clock, which it reads with each layer that comes.
     fn follow_by(address: &str, clock: Clock) -> Node {
+        Node::follow_with(address, Credentials::default(), clock)
+    }
+
+    fn follow_as(address: &str, credentials: Credentials) -> Node {
+        Node::follow_with(address, credentials, Arc::new(|| 0))
+    }
+
+    fn follow_with(address: &str, credentials: Credentials, clock: Clock) -> Node {
         let (plans, wanted) = watch::channel(Arc::default());
         let (fresh, links, stop) = (Fresh::default(), Links::default(), CancellationToken::new());
         let following = Following {
             fresh: fresh.clone(),
-            credentials: Credentials::default(),
+            credentials,
             plans: wanted,
             memory_bytes: usize::MAX,
             clock,
@@ -176,7 +197,8 @@ async fn a_node_that_does_not_keep_up_is_cut_off_and_no_worker_waits_for_it() {
     let process = Process::start(&worker(), "127.0.0.1:0").await;
     let wanted = LayerRequest { format: FORMAT, views: Vec::new(), seen: Vec::new() };
     let address = format!("http://{}", process.address);
-    let mut stream = begin(&address, &Credentials::default(), &wanted).await.unwrap();
+    let connection = WorkerConnection::open(&address, &Credentials::default()).await.unwrap();
+    let mut stream = connection.follow(&wanted).await.unwrap();
     let good = Node::follow(&process.address);
     good.is_followed(true).await;
     let layers = 4_000;
@@ -225,4 +247,98 @@ async fn an_owner_that_is_refused_for_long_is_asked_to_claim_its_partitions_agai
     fresh.claim_again(5);
     node.reads("s/0:4").await;
     process.end().await;
+}
+
+/// What the workers of a process decide: events of the partition 3 of any topic.
+#[derive(Clone)]
+struct FakeDecisions(broadcast::Sender<Offset>);
+
+impl WorkerDecisions for FakeDecisions {
+    fn listen(&self, _topic: &str) -> DecisionSubscription {
+        let mut decided = self.0.subscribe();
+        let decision = move |event: DecisionRequest| -> BoxFuture<'static, Option<EventDecision>> {
+            Box::pin(async move {
+                while decided.recv().await.ok()? != event.offset {}
+                Some(decision(event.offset))
+            })
+        };
+        DecisionSubscription { partitions: [3].into(), decision: Box::new(decision) }
+    }
+}
+
+fn decision(offset: Offset) -> EventDecision {
+    EventDecision { identity: "log".into(), is_dead_letter: true, timestamp: None, ids_since: Some(offset.0), by: None }
+}
+
+fn request(offset: i64) -> DecisionRequest {
+    DecisionRequest { sink: "scored".into(), topic: "t".into(), partition: 3, offset: Offset(offset) }
+}
+
+/// The first event is decided before the worker's process is asked, the second one after that.
+#[tokio::test]
+async fn a_node_that_had_a_worker_listen_misses_no_decision() {
+    let decisions = FakeDecisions(broadcast::Sender::new(16));
+    let process = Process::start_with(&worker(), "127.0.0.1:0", Some(Arc::new(decisions.clone())), None).await;
+    let node = Node::follow(&process.address);
+    node.is_followed(true).await;
+    let topic = "t".into();
+    let mut listeners = node.links.listen(&topic).await;
+    let first = listeners.pop().unwrap().unwrap();
+    assert_eq!((listeners.len(), &first.partitions), (0, &BTreeSet::from([3])));
+    let second = node.links.listen(&topic).await.pop().unwrap().unwrap();
+    for offset in [7, 8] {
+        decisions.0.send(Offset(offset)).unwrap();
+    }
+    assert_eq!(first.decision(&request(8)).await.unwrap(), Some(decision(Offset(8))));
+    let later = async {
+        // The first one no longer listens once it is answered.
+        eventually(|| decisions.0.receiver_count() == 1, || decisions.0.receiver_count().to_string()).await;
+        decisions.0.send(Offset(9)).unwrap();
+    };
+    let request = request(9);
+    let (answer, ()) = tokio::join!(second.decision(&request), later);
+    assert_eq!(answer.unwrap(), Some(decision(Offset(9))));
+    process.end().await;
+    eventually(|| decisions.0.receiver_count() == 0, || decisions.0.receiver_count().to_string()).await;
+}
+
+#[tokio::test]
+async fn a_worker_that_ends_before_it_decides_says_nothing() {
+    let decisions = FakeDecisions(broadcast::Sender::new(16));
+    let process = Process::start_with(&worker(), "127.0.0.1:0", Some(Arc::new(decisions.clone())), None).await;
+    let node = Node::follow(&process.address);
+    node.is_followed(true).await;
+    let topic = "t".into();
+    let listener = node.links.listen(&topic).await.pop().unwrap().unwrap();
+    let request = request(1);
+    let (answer, _) = tokio::join!(listener.decision(&request), process.end());
+    assert!(!matches!(answer, Ok(Some(_))), "{answer:?}");
+    node.is_followed(false).await;
+    let unreached = node.links.listen(&topic).await.pop().unwrap().unwrap_err();
+    assert_eq!(unreached.kind(), ErrorKind::Unavailable, "{unreached}");
+}
+
+/// A record shows columns of any view: a token that is limited to some does not suffice, nor does a process without
+/// sinks answer.
+#[tokio::test]
+async fn decisions_are_for_those_who_may_read_everything() {
+    let keyring = Keyring::new().unwrap();
+    let token = |views: &[&str]| {
+        let (name, views) = (format!("node{}", views.len()), views.iter().map(ToString::to_string).collect());
+        let new = NewToken { name, role: Role::Reader, views, streams: Vec::new(), created_by: "tests".into(), expires_at: None };
+        new_token(new, 0).unwrap()
+    };
+    let ((all, of_all), (limited, of_limited)) = (token(&[]), token(&["velocity"]));
+    keyring.set(vec![of_all, of_limited]);
+    let decisions: Arc<dyn WorkerDecisions> = Arc::new(FakeDecisions(broadcast::Sender::new(16)));
+    let with_sinks = Process::start_with(&worker(), "127.0.0.1:0", Some(decisions), Some(keyring.clone())).await;
+    let without = Process::start_with(&worker(), "127.0.0.1:0", None, Some(keyring)).await;
+    for (process, token, expected) in
+        [(&with_sinks, &all, None), (&with_sinks, &limited, Some(ErrorKind::Forbidden)), (&without, &all, Some(ErrorKind::Unavailable))]
+    {
+        let node = Node::follow_as(&process.address, Credentials { token: Some(token.clone()), tls: None });
+        node.is_followed(true).await;
+        let listener = node.links.listen(&"t".into()).await.pop().unwrap();
+        assert_eq!(listener.err().map(|error| error.kind()), expected);
+    }
 }

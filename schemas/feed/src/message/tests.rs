@@ -45,6 +45,28 @@ fn a_request_is_sent_in_the_form_that_every_release_reads() {
 }
 
 #[test]
+fn what_is_said_about_an_event_is_read_as_it_was_said() {
+    let request = DecisionRequest { sink: "s \"1\"".into(), topic: "t".into(), partition: 3, offset: Offset(i64::MAX) };
+    let made = |record: Option<&'static [u8]>| DecidingSink {
+        version: 2,
+        parameters: [("max".into(), 7)].into(),
+        from: Some(Offset(4)),
+        record: record.map(Bytes::from_static),
+    };
+    let decision = |by| EventDecision { identity: "log".into(), is_dead_letter: false, timestamp: Some(i64::MIN), ids_since: Some(5), by };
+    for said in [
+        Exchange::Listen { format: FORMAT, topic: "t".into() },
+        Exchange::Listening { partitions: [0, 7].into() },
+        Exchange::Appended(request),
+        Exchange::Decided(decision(Some(made(Some(b"{\"a\":1.50}"))))),
+        Exchange::Decided(decision(Some(made(None)))),
+        Exchange::Decided(EventDecision { is_dead_letter: true, timestamp: None, ids_since: None, ..decision(None) }),
+    ] {
+        assert_eq!(exchange(&exchange_message(&said).unwrap()).unwrap(), said);
+    }
+}
+
+#[test]
 fn a_message_of_another_kind_is_refused_and_says_so() {
     for text in ["", "{}", "{\"kind\": \"later\"}", "\u{0}"] {
         let message = FlightData { app_metadata: text.as_bytes().to_vec().into(), ..FlightData::default() };

@@ -25,7 +25,8 @@ impl Served {
     async fn start(harness: &Harness, name: &str, change: impl FnOnce(Offer) -> Offer) -> Served {
         let bound = feed::listen(([127, 0, 0, 1], 0).into()).await.unwrap();
         let authenticator = Authenticator::open(Arc::new(|| NOW)).unwrap();
-        let offer = Offer { fresh: Fresh::default(), authenticator, tls: None, clock: Arc::new(|| NOW), overtaken: Arc::default() };
+        let (fresh, clock) = (Fresh::default(), Arc::new(|| NOW));
+        let offer = Offer { fresh, decisions: None, authenticator, tls: None, clock, overtaken: Arc::default() };
         let offer = change(offer);
         let scheme = if offer.tls.is_some() { "https" } else { "http" };
         let address = format!("{scheme}://{}", bound.address);

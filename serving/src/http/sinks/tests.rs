@@ -4,6 +4,7 @@ use std::thread;
 
 use catalog::DefinitionKind;
 use engine::parameters::UsedParameters;
+use feed::DecisionListener;
 use futures::future::BoxFuture;
 use types::vector::{Offset, PartitionId};
 
@@ -23,11 +24,11 @@ impl Scorer for ThreadNotingScorer {
         Box::pin(ready(Err(Error::internal("only stored events are scored here"))))
     }
 
-    fn check_workers<'a>(&'a self, _: &'a LiveSink) -> BoxFuture<'a, Result<()>> {
-        Box::pin(ready(Ok(())))
+    fn listen<'a>(&'a self, _: &'a LiveSink) -> BoxFuture<'a, Result<Vec<DecisionListener>>> {
+        Box::pin(ready(Ok(Vec::new())))
     }
 
-    fn append<'a>(&'a self, _: &'a LiveSink, _: NewRecord, _: Duration) -> BoxFuture<'a, Result<StoredEvent>> {
+    fn append<'a>(&'a self, _: &'a LiveSink, _: NewRecord, _: Vec<DecisionListener>, _: Duration) -> BoxFuture<'a, Result<StoredEvent>> {
         self.threads.lock().unwrap().push(thread::current().name().unwrap_or_default().to_owned());
         Box::pin(ready(Ok(StoredEvent {
             partition: PartitionId::new("payments", 0),

@@ -73,12 +73,21 @@ impl RecentOutcomes {
     /// Keeps the outcomes of the events in the batch that are waited for. One that lies before the batch was decided
     /// unseen, and is dropped.
     pub(super) fn note(&mut self, decided: &DecidedBatch, now: Instant) {
+        self.note_from(Offset(i64::MIN), decided, now);
+    }
+
+    /// The same, with those before the batch still waited for.
+    pub(super) fn note_events(&mut self, decided: &DecidedBatch, now: Instant) {
+        self.note_from(decided.start, decided, now);
+    }
+
+    fn note_from(&mut self, first: Offset, decided: &DecidedBatch, now: Instant) {
         if self.waiting.is_empty() {
             return;
         }
         self.waiting.retain(|_, (_, since)| now.saturating_duration_since(*since) < WAITS);
         let place = |offset| (decided.source.clone(), offset);
-        let due = self.waiting.range(place(Offset(i64::MIN))..place(decided.end)).map(|(place, _)| place.clone());
+        let due = self.waiting.range(place(first)..place(decided.end)).map(|(place, _)| place.clone());
         for place in due.collect::<Vec<_>>() {
             let Some((asked, _)) = self.waiting.remove(&place) else { continue };
             if let Some(outcome) = recent_outcome(decided, &asked.sink, place.1) {

@@ -37,7 +37,7 @@ async fn an_event_in_a_topic_that_its_stream_has_left_is_not_said_to_be_stored()
     let append = |topic: &str| {
         let definition = Arc::new(parse::parse_stream(&stream(topic)).unwrap());
         let event = NewRecord { value: Some(Bytes::from_static(b"{}")), ..NewRecord::default() };
-        sinks.clone().append_event("alarms".into(), definition, event, None)
+        sinks.clone().append_event(("alarms".into(), definition), (event, None), Vec::new())
     };
     assert_eq!(append("paymnets").await.map(drop).unwrap_err().kind(), ErrorKind::Unavailable);
     append("payments").await.map(drop).unwrap();

@@ -71,7 +71,7 @@ async fn scored(seed: u64) {
                 None
             }
         };
-        let stored = process.sinks.append(&sink, event, PATIENCE).await.unwrap();
+        let stored = process.sinks.append(&sink, event, Vec::new(), PATIENCE).await.unwrap();
         position.set(partition.clone(), stored.offset.next());
         asked.extend(before.map(|outcome| ((0, stored.offset.0), outcome)));
         reported.extend(stored.outcome.map(|outcome| ((0, stored.offset.0), outcome)));
