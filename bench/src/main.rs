@@ -66,7 +66,8 @@ enum Command {
     RunMemory(cli::RunMemory),
     /// SQL over a whole view: all of its windows and columns, and only a few of them
     Scan(cli::Scan),
-    /// A sink: how soon after an event its record can be read, and records per second from a backlog
+    /// A sink: how soon after an event its record can be read, and records per second from a backlog; compared with
+    /// Flink SQL
     Sinks(cli::Sinks),
     /// Whether memory, files, run times and disk are level while events arrive at a constant rate and views run every
     /// minute

@@ -149,15 +149,27 @@ impl Ingest {
 pub(crate) struct Sinks {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// Events per second that arrive while latencies are measured
+    /// Events per second that arrive while latencies are measured; 0: not measured
     #[arg(long, value_delimiter = ',', default_values_t = sinks::Options::default().rates)]
     rates: Vec<u64>,
     /// Events of the backlog; 0: not measured
     #[arg(long, default_value_t = sinks::Options::default().events)]
     events: u64,
+    /// embedded, kafka (if `BASESTREAM_TEST_KAFKA` is set: just services up)
+    #[arg(long, value_delimiter = ',', default_values_t = sinks::Options::default().sources)]
+    source: Vec<String>,
+    /// Events per second that arrive on Kafka while latencies are measured beside Flink SQL; 0: not measured
+    #[arg(long, value_delimiter = ',', default_values_t = sinks::Options::default().peer_rates)]
+    peer_rates: Vec<u64>,
     /// Events of a backlog on Kafka that Flink SQL reads too; 0: not measured
     #[arg(long, default_value_t = sinks::Options::default().peer_events)]
     peer_events: u64,
+    /// Seconds between checkpoints, of basestream and of Flink's exactly-once sink
+    #[arg(long, value_delimiter = ',', default_values_t = sinks::Options::default().checkpoints)]
+    checkpoints: Vec<u64>,
+    /// Where Flink keeps its state if it writes checkpoints: rocksdb (incremental checkpoints) or hashmap
+    #[arg(long, default_value_t = sinks::Options::default().flink_state)]
+    flink_state: String,
     /// Events per second that are scored over HTTP; 0: not measured
     #[arg(long, default_value_t = sinks::Options::default().scored)]
     scored: u64,
@@ -175,10 +187,15 @@ pub(crate) struct Sinks {
 
 impl Sinks {
     pub(crate) fn options(&self) -> sinks::Options {
+        let measured = |rates: &[u64]| rates.iter().copied().filter(|rate| *rate > 0).collect::<Vec<u64>>();
         sinks::Options {
-            rates: self.rates.clone(),
+            rates: measured(&self.rates),
             events: self.events,
+            sources: self.source.clone(),
+            peer_rates: measured(&self.peer_rates),
             peer_events: self.peer_events,
+            checkpoints: self.checkpoints.clone(),
+            flink_state: self.flink_state.clone(),
             scored: self.scored,
             keys: self.keys,
             views: self.views,

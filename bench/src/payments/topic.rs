@@ -85,9 +85,14 @@ impl Topic {
         event_log::open(&self.url, &Default::default()).await
     }
 
+    /// The brokers of a topic on Kafka.
+    pub(crate) fn brokers(&self) -> Option<&str> {
+        self.url.strip_prefix("kafka://")
+    }
+
     /// Deletes what is not in a folder of the benchmark.
     pub async fn delete(&self) -> Result<()> {
-        let Some(brokers) = self.url.strip_prefix("kafka://") else { return Ok(()) };
+        let Some(brokers) = self.brokers() else { return Ok(()) };
         let failed = |error: String| Error::unavailable("a topic was not deleted").with("topic", &self.name).with("error", error);
         let client: AdminClient<DefaultClientContext> =
             ClientConfig::new().set("bootstrap.servers", brokers).create().map_err(|error: KafkaError| failed(error.to_string()))?;

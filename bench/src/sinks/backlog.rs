@@ -1,16 +1,18 @@
 //! How long the records of a backlog take, from the start of the process to the last one.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Instant;
 
 use types::Result;
 
+use super::project::SinkProject;
 use super::reading::Reader;
 use super::sending::Sent;
+use super::tail::{Origin, Tail};
 use crate::Programs;
 use crate::child::Used;
 use crate::measured_process::MeasuredProcess;
-use crate::payments::{Project, Topic};
 
 /// What was measured of a backlog.
 pub(super) struct Backlog {
@@ -20,20 +22,14 @@ pub(super) struct Backlog {
     pub(super) seconds: f64,
 }
 
-/// From the start of the process to the last record.
-pub(super) async fn read_backlog(
-    programs: &Programs,
-    folder: &Path,
-    project: &Project,
-    topic: &Topic,
-    sink_topic: &str,
-) -> Result<Backlog> {
+/// From the start of the process, with these environment variables, to the last record.
+pub(super) async fn read_backlog(programs: &Programs, folder: &Path, site: &SinkProject, variables: &[(&str, &OsStr)]) -> Result<Backlog> {
     let began = Instant::now();
-    let process = MeasuredProcess::up(programs, &project.config(), folder, &project.http).await?;
-    let mut reader = Reader::new(topic.open().await?, sink_topic, Sent::default());
-    reader.read_until(topic.payments.truth().events).await?;
+    let process = MeasuredProcess::up_with(programs, &site.project.config(), folder, &site.project.http, variables).await?;
+    let mut reader = Reader::new(Tail::begin(&site.records, Origin::Header).await?, Sent::default());
+    reader.read_until(site.topic.payments.truth().events).await?;
     let (seconds, used) = (began.elapsed().as_secs_f64(), process.used());
     process.stop().await?;
     reader.check()?;
-    Ok(Backlog { events: topic.payments.records, per_second: reader.records() as f64 / seconds, used, seconds })
+    Ok(Backlog { events: site.topic.payments.records, per_second: reader.records() as f64 / seconds, used, seconds })
 }

@@ -2,8 +2,6 @@
 
 use crate::payments::{Kept, STREAM, VIEW, stream_sql, view_sql};
 
-/// The topic of the records on a log of its own.
-pub(super) const SINK_TOPIC: &str = "scored";
 pub(super) const MOST_VIEWS: usize = 3;
 
 /// Aggregates of the view by account.

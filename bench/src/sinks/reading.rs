@@ -1,32 +1,25 @@
-//! Reads the sink's topic as it grows.
+//! Reads the records of events as they come.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use event_log::{Log, TopicPartition};
-use event_sinks::source_of;
-use types::record::Record;
-use types::vector::Offset;
 use types::{Error, Result};
 
+use super::STALLED;
 use super::sending::Sent;
-use super::{Latencies, STALLED};
-use crate::payments::PARTITIONS;
+use super::tail::{Arrived, Origin, Tail};
+use crate::latencies::Latencies;
 
-const AT_ONCE: usize = 20_000;
 /// How often it looks for new records.
 const POLL: Duration = Duration::from_millis(2);
 
 pub(super) struct Reader {
-    log: Arc<dyn Log>,
-    topic: Arc<str>,
+    tail: Tail,
     sent: Sent,
-    next: Vec<Offset>,
     /// The events that have a record.
     events: HashSet<(i32, i64)>,
     twice: u64,
-    /// The last event of each partition of the events, in each partition of the sink's topic.
+    /// The last event of each partition of the events, in each partition of the records.
     last: BTreeMap<(i32, i32), i64>,
     disordered: u64,
     /// Records that came before their event was known to be appended.
@@ -34,10 +27,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(log: Arc<dyn Log>, topic: &str, sent: Sent) -> Reader {
-        let (events, last, early) = (HashSet::new(), BTreeMap::new(), Vec::new());
-        let next = vec![Offset::ZERO; PARTITIONS as usize];
-        Reader { log, topic: topic.into(), sent, next, events, twice: 0, last, disordered: 0, early }
+    pub(super) fn new(tail: Tail, sent: Sent) -> Reader {
+        Reader { tail, sent, events: HashSet::new(), twice: 0, last: BTreeMap::new(), disordered: 0, early: Vec::new() }
     }
 
     /// The number of events that have a record.
@@ -71,21 +62,19 @@ impl Reader {
         Ok(())
     }
 
-    /// Errors if an event had two records, or if records were not in the order of their events.
+    /// Errors if an event had two records, or if records were not in the order of their events. Flink's need not be:
+    /// between its windows the records of a partition take several ways.
     pub(super) fn check(&self) -> Result<()> {
-        if self.twice == 0 && self.disordered == 0 {
+        let is_ordered = self.disordered == 0 || self.tail.origin == Origin::Columns;
+        if self.twice == 0 && is_ordered {
             return Ok(());
         }
         Err(Error::internal("the records of a sink are wrong").with("twice", self.twice).with("out of order", self.disordered))
     }
 
     async fn read(&mut self, latencies: &mut Latencies) -> Result<()> {
-        for partition in 0..PARTITIONS as i32 {
-            let source = TopicPartition { topic: self.topic.clone(), partition };
-            let fetched = self.log.read(&source, self.next[partition as usize], AT_ONCE).await?;
-            let now = Instant::now();
-            fetched.records.iter().try_for_each(|record| self.take(partition, record, now, latencies))?;
-            self.next[partition as usize] = fetched.position;
+        for arrived in self.tail.read().await? {
+            self.take(&arrived, latencies);
         }
         let (sent, now) = (self.sent.clone(), Instant::now());
         let mut sent = sent.lock();
@@ -99,16 +88,14 @@ impl Reader {
         Ok(())
     }
 
-    fn take(&mut self, partition: i32, record: &Record, now: Instant, latencies: &mut Latencies) -> Result<()> {
-        let (source, offset) = source_of(&record.headers).ok_or_else(|| Error::internal("a record does not say which event it is of"))?;
-        let event = (source.partition, offset.0);
-        self.twice += u64::from(!self.events.insert(event));
-        let last = self.last.insert((source.partition, partition), offset.0);
-        self.disordered += u64::from(last.is_some_and(|last| last >= offset.0));
-        match self.sent.lock().remove(&event) {
-            Some(at) => latencies.add(now - at),
-            None => self.early.push(event),
+    fn take(&mut self, arrived: &Arrived, latencies: &mut Latencies) {
+        let (source, offset) = arrived.event;
+        self.twice += u64::from(!self.events.insert(arrived.event));
+        let last = self.last.insert((source, arrived.partition), offset);
+        self.disordered += u64::from(last.is_some_and(|last| last >= offset));
+        match self.sent.lock().remove(&arrived.event) {
+            Some(at) => latencies.add(arrived.at - at),
+            None => self.early.push(arrived.event),
         }
-        Ok(())
     }
 }

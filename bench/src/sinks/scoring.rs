@@ -8,13 +8,14 @@ use std::time::Duration;
 use types::{Error, Result};
 
 use super::Options;
-use super::project::{Filled, project};
+use super::definitions::joined;
+use super::project::{Filled, SinkProject};
 use super::sending::{Sender, Sent};
 use crate::Programs;
 use crate::asking::{self, Client, Http, Stretches};
 use crate::latencies::Latencies;
 use crate::measured_process::MeasuredProcess;
-use crate::payments::{MOST_EVENTS, Payments};
+use crate::payments::{MOST_EVENTS, Payments, Source};
 
 /// Each asks some hundred times a second.
 const CLIENTS: u64 = 8;
@@ -32,11 +33,12 @@ pub(super) struct Scored {
 /// arrive.
 pub(super) async fn scored(options: &Options, programs: &Programs, folder: &Path, per_second: u64, beside: u64) -> Result<Vec<Scored>> {
     let payments = Payments { records: MOST_EVENTS, accounts: options.keys };
-    let (topic, project) = project(options.views, folder, payments, Filled::No).await?;
+    let site = SinkProject::create(&Source::Embedded, folder, payments, Filled::No, &joined(options.views)).await?;
+    let SinkProject { topic, project, .. } = &site;
     let process = MeasuredProcess::up(programs, &project.config(), folder, &project.http).await?;
     let sender = match beside {
         0 => None,
-        rate => Some(Sender::start(&topic, Sent::default(), rate).await?),
+        rate => Some(Sender::start(topic, Sent::default(), rate).await?),
     };
     let next = Arc::new(AtomicU64::new(MOST_EVENTS));
     let pace = Duration::from_secs_f64(CLIENTS as f64 / per_second.max(1) as f64);
