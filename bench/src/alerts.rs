@@ -1,14 +1,13 @@
 //! Measures an alert on silence: how soon after a device has been silent for long enough the record can be read, while
-//! other devices go on reporting, and after a SIGKILL; and what the alert costs in memory and processor time.
-//! One `basestream up` does all the work.
+//! other devices go on reporting, and after a SIGKILL; an alert over a linked view: how soon after the event that
+//! completes a ring; and what both cost in memory and processor time. One `basestream up` does all the work.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use types::{Error, Result};
+use types::Result;
 
 use crate::Programs;
-use crate::child::{self, Used};
 use crate::feed::Feed;
 use crate::latencies::Latencies;
 use crate::machine::Context;
@@ -16,16 +15,24 @@ use crate::measured_process::MeasuredProcess;
 use crate::payments::{Project, Topic};
 use crate::report::Report;
 
+mod clock;
+mod cost;
 mod fleet;
+mod linked;
 mod reading;
+mod rings;
 mod table;
+mod waiting;
 
-use fleet::{Fleet, definitions};
+use cost::{Cost, cost};
+use fleet::{ALERT_TOPIC, Fleet, definitions};
 use reading::Reader;
+use waiting::{counted, until};
 
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// All devices. The ones that do not report while it is measured have been silent for long.
+    /// All devices. The ones that do not report while it is measured have been silent for long. 0: silence is not
+    /// measured.
     pub keys: u64,
     /// Events per second, each of which resets a device's timer.
     pub rate: u64,
@@ -33,13 +40,18 @@ pub struct Options {
     pub silence: u64,
     /// Devices per second that fall silent.
     pub falling: u64,
-    /// How long devices fall silent while it is measured.
+    /// How long devices fall silent, and rings are completed, while it is measured.
     pub seconds: f64,
+    /// Users of the graph that a linked view joins by their ids; 0: an alert over it is not measured.
+    pub ring_nodes: u64,
+    /// Events per second that arrive, and how many of them complete a ring.
+    pub ring_rate: u64,
+    pub rings: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { keys: 1_000_000, rate: 20_000, silence: 30, falling: 50, seconds: 60.0 }
+        Self { keys: 1_000_000, rate: 20_000, silence: 30, falling: 50, seconds: 60.0, ring_nodes: 100_000, ring_rate: 2_000, rings: 20 }
     }
 }
 
@@ -47,9 +59,6 @@ impl Default for Options {
 const AIM_MS: f64 = 1_000.0;
 /// The share of the silence after which a device reports again.
 const REPORTS_AFTER: f64 = 0.7;
-/// The longest time to wait for something that has to happen.
-const STALLED: Duration = Duration::from_secs(300);
-const POLL: Duration = Duration::from_millis(20);
 
 /// What happened while devices fell silent.
 struct Stretch {
@@ -60,24 +69,26 @@ struct Stretch {
     busy: Option<f64>,
 }
 
-/// What the process takes once all devices are known and those that do not report are silent.
-struct Cost {
-    has_alert: bool,
-    own_bytes: u64,
-    busy: f64,
-}
-
-/// Runs the benchmark, and checks that every device that fell silent, and no other, has one record of it. The
-/// installations go to `folder`, one at a time.
+/// Runs the benchmark, and checks that every device that fell silent or came into a ring, and no other, has one record
+/// of it. The installations go to `folder`, one at a time.
 pub async fn run(options: &Options, programs: &Programs, folder: &Path, command: &str) -> Result<Report> {
     let context = Context::begin(command, programs);
     let of_run = folder.join("project");
-    let mut costs = vec![without_alert(options, programs, &of_run).await?];
-    std::fs::remove_dir_all(&of_run)?;
-    let (cost, stretches) = with_alert(options, programs, &of_run).await?;
-    costs.push(cost);
-    let question = "How soon after a device has been silent for long enough is that readable, and what does it cost?".to_owned();
-    let tables = vec![table::latencies(options, &stretches), table::costs(options, &costs)];
+    let mut tables = Vec::new();
+    if options.keys > 0 {
+        let mut costs = vec![without_alert(options, programs, &of_run).await?];
+        std::fs::remove_dir_all(&of_run)?;
+        let (cost, stretches) = with_alert(options, programs, &of_run).await?;
+        std::fs::remove_dir_all(&of_run)?;
+        costs.push(cost);
+        tables.extend([table::latencies(options, &stretches), table::costs(options, &costs)]);
+    }
+    if options.ring_nodes > 0 {
+        let linked = linked::linked(options, programs, &of_run).await?;
+        tables.extend([table::linked_latencies(options, &linked), table::linked_costs(options, &linked)]);
+    }
+    let question = "How soon after a device was silent for long enough, or came into a ring, is that readable, and what does it cost?";
+    let question = question.to_owned();
     Ok(Report { benchmark: "alerts".into(), question, context: context.end(), tables })
 }
 
@@ -86,8 +97,8 @@ async fn without_alert(options: &Options, programs: &Programs, folder: &Path) ->
     let (topic, project) = project(options, folder, &fleet, false).await?;
     let process = MeasuredProcess::up(programs, &project.config(), folder, &project.http).await?;
     let feed = Feed::start(topic.open().await?, fleet.reporting(&topic), options.rate).await?;
-    counted(programs, &project, options.keys).await?;
-    let cost = cost(&process, options, false).await;
+    counted(programs, &project, "SELECT count(*) AS found FROM device_health", options.keys).await?;
+    let cost = cost(&process, options.seconds / 2.0, false).await;
     feed.stop().await?;
     process.stop().await?;
     Ok(cost)
@@ -98,9 +109,10 @@ async fn with_alert(options: &Options, programs: &Programs, folder: &Path) -> Re
     let (topic, project) = project(options, folder, &fleet, true).await?;
     let mut process = MeasuredProcess::up(programs, &project.config(), folder, &project.http).await?;
     let feed = Feed::start(topic.open().await?, fleet.reporting(&topic), options.rate).await?;
-    let reader = Reader::start(topic.open().await?, fleet.clone());
+    let known = fleet.clone();
+    let reader = Reader::start(topic.open().await?, ALERT_TOPIC, move |record, at| known.take(record, at));
     until("the devices that do not report are silent", || fleet.idle_have_begun()).await?;
-    let cost = cost(&process, options, true).await;
+    let cost = cost(&process, options.seconds / 2.0, true).await;
 
     let mut stretches = Vec::new();
     let (used, began, appended) = (process.used(), Instant::now(), feed.appended());
@@ -130,40 +142,6 @@ async fn with_alert(options: &Options, programs: &Programs, folder: &Path) -> Re
     reader.stop().await?;
     fleet.check()?;
     Ok((cost, stretches))
-}
-
-/// The memory at the end of a stretch, and the processors busy in it.
-async fn cost(process: &MeasuredProcess, options: &Options, has_alert: bool) -> Cost {
-    let (before, began): (Used, _) = (process.used(), Instant::now());
-    tokio::time::sleep(Duration::from_secs_f64(options.seconds / 2.0)).await;
-    let used = child::used_by(process.id()).unwrap_or_default();
-    Cost { has_alert, own_bytes: used.own_peak_bytes, busy: used.since(before).processor_s / began.elapsed().as_secs_f64() }
-}
-
-/// Waits until a query counts the first event of every device.
-async fn counted(programs: &Programs, project: &Project, keys: u64) -> Result<()> {
-    let began = Instant::now();
-    while project.query(programs, "SELECT count(*) AS devices FROM device_health")?["devices"].as_u64() != Some(keys) {
-        stalled(began, "every device has an event that counts")?;
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
-    Ok(())
-}
-
-async fn until(what: &str, is_so: impl Fn() -> bool) -> Result<()> {
-    let began = Instant::now();
-    while !is_so() {
-        stalled(began, what)?;
-        tokio::time::sleep(POLL).await;
-    }
-    Ok(())
-}
-
-fn stalled(began: Instant, what: &str) -> Result<()> {
-    match began.elapsed() > STALLED {
-        true => Err(Error::unavailable(format!("it did not happen within {} s: {what}", STALLED.as_secs()))),
-        false => Ok(()),
-    }
 }
 
 /// A project over a topic in which each device has one event.

@@ -30,7 +30,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// An alert on silence: how soon its record can be read, also after a SIGKILL, and what the alert costs
+    /// Alerts on silence and over a linked view: how soon a record can be read, after a SIGKILL too, and what they cost
     Alerts(cli::Alerts),
     /// A full recompute of a view: DuckDB, Polars, DataFusion, and a batch run
     Batch(cli::Batch),

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use types::tiles::Micros;
 use types::{Error, Result};
 
+use super::clock::now;
 use super::{Options, REPORTS_AFTER};
 use crate::feed;
 use crate::latencies::Latencies;
@@ -223,8 +224,4 @@ fn event(device: u64, at: Micros) -> NewRecord {
     let key = format!("d{device:08}");
     let value = json!({ "device_id": key, "ts": at }).to_string();
     NewRecord { key: Some(key.into()), value: Some(value.into()), headers: Vec::new(), partition_by: None }
-}
-
-pub(super) fn now() -> Micros {
-    chrono::Utc::now().timestamp_micros()
 }

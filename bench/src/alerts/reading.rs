@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use event_log::{Log, TopicPartition};
+use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use types::Result;
+use types::tiles::Micros;
 use types::vector::Offset;
 
-use super::fleet::{ALERT_TOPIC, Fleet, now};
+use super::clock::now;
 use crate::payments::PARTITIONS;
 
 const AT_ONCE: usize = 20_000;
@@ -22,9 +24,10 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn start(log: Arc<dyn Log>, fleet: Fleet) -> Reader {
+    /// `take` gets each record, and when it could be read.
+    pub(super) fn start(log: Arc<dyn Log>, topic: &'static str, take: impl Fn(&Value, Micros) + Send + Sync + 'static) -> Reader {
         let stop = CancellationToken::new();
-        Reader { stop: stop.clone(), task: tokio::spawn(async move { read(&*log, &fleet, &stop).await }) }
+        Reader { stop: stop.clone(), task: tokio::spawn(async move { read(&*log, topic, &take, &stop).await }) }
     }
 
     /// Stops once it has read everything.
@@ -34,18 +37,18 @@ impl Reader {
     }
 }
 
-async fn read(log: &dyn Log, fleet: &Fleet, stop: &CancellationToken) -> Result<()> {
+async fn read(log: &dyn Log, topic: &str, take: &(impl Fn(&Value, Micros) + Sync), stop: &CancellationToken) -> Result<()> {
     let mut next = vec![Offset::ZERO; PARTITIONS as usize];
     loop {
         let stops = stop.is_cancelled();
         let mut found = 0;
         for (partition, next) in next.iter_mut().enumerate() {
-            let source = TopicPartition { topic: ALERT_TOPIC.into(), partition: partition as i32 };
+            let source = TopicPartition { topic: topic.into(), partition: partition as i32 };
             let fetched = log.read(&source, *next, AT_ONCE).await?;
             let at = now();
             for record in &fetched.records {
                 let value = record.value.as_deref().unwrap_or_default();
-                fleet.take(&serde_json::from_slice(value).unwrap_or_default(), at);
+                take(&serde_json::from_slice(value).unwrap_or_default(), at);
             }
             found += fetched.records.len();
             *next = fetched.position;

@@ -11,7 +11,7 @@ use crate::Common;
 pub(crate) struct Alerts {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// All devices
+    /// All devices; 0: silence is not measured
     #[arg(long, default_value_t = alerts::Options::default().keys)]
     keys: u64,
     /// Events per second
@@ -23,14 +23,32 @@ pub(crate) struct Alerts {
     /// Devices per second that fall silent
     #[arg(long, default_value_t = alerts::Options::default().falling)]
     falling: u64,
-    /// How long devices fall silent
+    /// How long devices fall silent, and rings are completed
     #[arg(long, default_value_t = alerts::Options::default().seconds)]
     seconds: f64,
+    /// Users of the graph of a linked view; 0: an alert over it is not measured
+    #[arg(long, default_value_t = alerts::Options::default().ring_nodes)]
+    ring_nodes: u64,
+    /// Events per second beside that graph
+    #[arg(long, default_value_t = alerts::Options::default().ring_rate)]
+    ring_rate: u64,
+    /// How many of them complete a ring
+    #[arg(long, default_value_t = alerts::Options::default().rings)]
+    rings: u64,
 }
 
 impl Alerts {
     pub(crate) fn options(&self) -> alerts::Options {
-        alerts::Options { keys: self.keys, rate: self.rate, silence: self.silence, falling: self.falling, seconds: self.seconds }
+        alerts::Options {
+            keys: self.keys,
+            rate: self.rate,
+            silence: self.silence,
+            falling: self.falling,
+            seconds: self.seconds,
+            ring_nodes: self.ring_nodes,
+            ring_rate: self.ring_rate,
+            rings: self.rings,
+        }
     }
 }
 

@@ -4,13 +4,14 @@ use basestream_bench::report::Figure;
 use super::{assert_all_reported, programs};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_device_that_falls_silent_has_one_record() {
-    let options = alerts::Options { keys: 800, rate: 100, silence: 8, falling: 10, seconds: 4.0 };
+async fn each_device_that_falls_silent_or_comes_into_a_ring_has_one_record() {
+    let options =
+        alerts::Options { keys: 800, rate: 100, silence: 8, falling: 10, seconds: 4.0, ring_nodes: 300, ring_rate: 100, rings: 10 };
     let folder = tempfile::tempdir().unwrap();
-    // A record too few, too many or of another time is an error.
+    // A record too few, too many, of another time or with other links is an error.
     let report = alerts::run(&options, &programs(), folder.path(), "bench alerts").await.unwrap();
-    let rows = &report.tables[0].rows;
-    assert_eq!((rows.len(), report.tables[1].rows.len()), (2, 2), "{report}");
-    assert!(rows.iter().all(|row| matches!(row[1], Figure::Count(1..))), "{report}");
+    let [silences, costs, rings, costs_of_rings] = &report.tables[..] else { panic!("{report}") };
+    assert_eq!((silences.rows.len(), costs.rows.len(), rings.rows.len(), costs_of_rings.rows.len()), (2, 2, 1, 2), "{report}");
+    assert!(silences.rows.iter().chain(&rings.rows).all(|row| matches!(row[1], Figure::Count(1..))), "{report}");
     assert_all_reported(&report);
 }
