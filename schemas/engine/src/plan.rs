@@ -44,6 +44,7 @@ mod ignored;
 mod intervals;
 pub mod links;
 mod lower;
+mod named_zones;
 mod need;
 mod overflow;
 mod positions;
@@ -68,6 +69,7 @@ pub(crate) use computable::{check_expressions, simplified_events, simplify_or_ke
 pub(crate) use hidden::{node_name, strip_casts};
 pub use ignored::{ignored_clause, ignored_in_calls};
 pub(crate) use links::check_on_types;
+pub use named_zones::LocalTimesInNamedZones;
 pub use overflow::IntegersDoNotWrap;
 pub use positions::keep_numbered_keys;
 pub(crate) use select_place::{SelectError, SelectPlace};

@@ -10,7 +10,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use engine::functions::{to_char, typed_texts};
-use engine::plan::{IntegersDoNotWrap, UuidColumns, check_supported, compute_in_zone, keep_numbered_keys};
+use engine::plan::{IntegersDoNotWrap, LocalTimesInNamedZones, UuidColumns, check_supported, compute_in_zone, keep_numbered_keys};
 use types::{ErrorKind, Reason, Result};
 
 use super::column_names::ToldApart;
@@ -74,6 +74,7 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     let columns = tables::register(&session, runtime, &context, reader)?;
     session.add_analyzer_rule(Arc::new(IntegersDoNotWrap));
     session.add_analyzer_rule(Arc::new(ExistsInColumns));
+    session.add_analyzer_rule(Arc::new(LocalTimesInNamedZones));
     if let Some(zone) = text.settings.time_zone {
         compute_in_zone(&mut session, zone)?;
     }

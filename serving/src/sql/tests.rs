@@ -506,6 +506,15 @@ async fn a_time_may_be_without_seconds_and_its_zone_in_letters_of_any_case() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_local_time_that_its_zone_has_twice_or_not_at_all_is_answered() {
+    let harness = Harness::filled().await;
+    for (local, expected) in [("2026-03-29 02:30", "2026-03-29T01:30:00Z"), ("2026-10-25 02:30", "2026-10-25T01:30:00Z")] {
+        let sql = format!("SELECT TIMESTAMP '{local}' AT TIME ZONE 'europe/berlin' AS a");
+        assert_eq!(lines(&harness, &sql).await, [format!(r#"{{"a":"{expected}"}}"#)], "{local}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_query_past_the_memory_limit_is_a_limit_or_spills() {
     let harness = Harness::filled().await;
     let sql =

@@ -121,6 +121,8 @@ async fn the_hours_around_a_change_of_clocks_are_those_of_the_zone() {
         ("'2026-10-25 02:30'::timestamptz", "2026-10-25 02:30:00+01"),
         ("'2026-10-25 02:30+02'::timestamptz", "2026-10-25 02:30:00+02"),
         ("TIMESTAMP '2026-10-25 02:30:00'::timestamptz", "2026-10-25 02:30:00+01"),
+        ("TIMESTAMP '2026-11-01 01:30:00' AT TIME ZONE 'America/New_York'", "2026-11-01 07:30:00+01"),
+        ("TIMESTAMP '2026-03-08 02:30:00' AT TIME ZONE 'America/New_York'", "2026-03-08 08:30:00+01"),
     ] {
         assert_eq!(one(&client, &format!("SELECT {time}")).await, expected, "{time}");
     }

@@ -1,0 +1,101 @@
+//! Local times in a zone that a query names: `TIMESTAMP '2026-03-29 02:30:00' AT TIME ZONE 'Europe/Berlin'`. DataFusion
+//! plans it as a cast to a type of that zone, which fails where the zone has the local time twice or not at all.
+
+use arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
+use datafusion::optimizer::AnalyzerRule;
+
+use crate::functions::local_times;
+use crate::plan::rewrite::each_expression;
+
+/// The zone of all times for which nobody names another. Its clocks are never changed.
+const UTC: &str = "UTC";
+
+/// Makes local times in a named zone the times that PostgreSQL takes. Runs after DataFusion's own coercion.
+#[derive(Debug)]
+pub struct LocalTimesInNamedZones;
+
+impl AnalyzerRule for LocalTimesInNamedZones {
+    fn name(&self) -> &str {
+        "local_times_in_named_zones"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        each_expression(plan, &|expr, schema| Ok(resolved(expr, schema)))
+    }
+}
+
+fn resolved(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let resolved = match &expr {
+        Expr::Cast(Cast { expr, field }) => {
+            let instant = instant(expr, field.data_type(), schema, false);
+            instant.map(|instant| Expr::Cast(Cast::new_from_field(Box::new(instant), field.clone())))
+        }
+        Expr::TryCast(TryCast { expr, field }) => {
+            let instant = instant(expr, field.data_type(), schema, true);
+            instant.map(|instant| Expr::TryCast(TryCast::new_from_field(Box::new(instant), field.clone())))
+        }
+        _ => None,
+    };
+    match resolved {
+        Some(resolved) => Transformed::yes(resolved),
+        None => Transformed::no(expr),
+    }
+}
+
+/// The time of what is cast to a type with a named zone, if it is a local time, a date or a text.
+fn instant(operand: &Expr, to: &DataType, schema: &DFSchema, safe: bool) -> Option<Expr> {
+    let DataType::Timestamp(unit, Some(zone)) = to else { return None };
+    if &**zone == UTC {
+        return None;
+    }
+    let from = operand.get_type(schema).ok()?;
+    let is_local = from.is_string() || matches!(from, DataType::Date32 | DataType::Timestamp(_, None));
+    let call = || ScalarFunction::new_udf(local_times::instant(zone, *unit, safe), vec![operand.clone()]);
+    is_local.then(|| Expr::ScalarFunction(call()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::util::display::array_value_to_string;
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+    use crate::functions::Functions;
+    use crate::plan::{compute_in_zone, planning_session};
+
+    async fn one(session: &SessionContext, expression: &str) -> String {
+        let times = "(VALUES (TIMESTAMP '2026-03-29 02:30:00', TIMESTAMP '2026-10-25 02:30:00', CAST(NULL AS TIMESTAMP)))";
+        let batches = session.sql(&format!("SELECT {expression} FROM {times} AS t(gap, twice, n)")).await.unwrap().collect().await.unwrap();
+        array_value_to_string(batches[0].column(0), 0).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_local_time_that_a_named_zone_has_twice_or_not_at_all_is_the_one_postgresql_takes() {
+        let plain = planning_session(&Functions::standard()).unwrap();
+        let mut zoned = planning_session(&Functions::standard()).unwrap();
+        compute_in_zone(&mut zoned, "Asia/Tokyo").unwrap();
+        for session in [plain, zoned] {
+            session.add_analyzer_rule(Arc::new(LocalTimesInNamedZones));
+            for (expression, expected) in [
+                ("gap AT TIME ZONE 'Europe/Berlin'", "2026-03-29T03:30:00+02:00"),
+                ("twice AT TIME ZONE 'Europe/Berlin'", "2026-10-25T02:30:00+01:00"),
+                ("twice AT TIME ZONE 'America/New_York'", "2026-10-25T02:30:00-04:00"),
+                ("twice AT TIME ZONE '+02:00'", "2026-10-25T02:30:00+02:00"),
+                ("n AT TIME ZONE 'Europe/Berlin'", ""),
+                ("TIMESTAMP '2026-10-25 02:30:00' AT TIME ZONE 'Europe/Berlin'", "2026-10-25T02:30:00+01:00"),
+                ("'2026-03-29 02:30:00' AT TIME ZONE 'Europe/Berlin'", "2026-03-29T03:30:00+02:00"),
+                ("DATE '2026-09-06' AT TIME ZONE 'America/Santiago'", "2026-09-06T01:00:00-03:00"),
+                ("TIMESTAMPTZ '2026-10-25T00:30:00Z' AT TIME ZONE 'Europe/Berlin'", "2026-10-25T02:30:00+02:00"),
+            ] {
+                assert_eq!(one(&session, expression).await, expected, "{expression}");
+            }
+        }
+    }
+}
