@@ -109,6 +109,12 @@ public class Clients {
             try (ResultSet rows = statement.executeQuery("SELECT order_id FROM orders WHERE order_id LIKE 'o%'")) {
                 equal("rows in parts", texts(rows).size(), 1000);
             }
+            statement.execute("DECLARE parts CURSOR FOR SELECT order_id FROM orders WHERE order_id LIKE 'o%'");
+            for (int expected : new int[] {120, 880}) {
+                try (ResultSet rows = statement.executeQuery(expected == 120 ? "FETCH 120 FROM parts" : "FETCH ALL FROM parts")) {
+                    equal("rows of a cursor in parts", texts(rows).size(), expected);
+                }
+            }
         }
         connection.commit();
         connection.setAutoCommit(true);

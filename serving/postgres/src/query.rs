@@ -44,6 +44,10 @@ pub(crate) struct StatementRows {
     batch: Option<RecordBatch>,
     /// The first row of the batch that was not taken.
     next: usize,
+    /// How many rows were taken.
+    taken: usize,
+    /// Of a cursor: how many of the next rows are those of a FETCH whose client reads them in parts.
+    pub(crate) promised: usize,
 }
 
 /// The text of a statement that has rows.
@@ -104,14 +108,14 @@ impl QueryEngine {
 impl StatementRows {
     fn new(schema: SchemaRef, uuids: Vec<bool>, batches: SendableRecordBatchStream, turn: Turn) -> Result<Self> {
         let types = types_to_send(&schema, &uuids)?;
-        Ok(Self { schema, types, batches, turn, batch: None, next: 0 })
+        Ok(Self { schema, types, batches, turn, batch: None, next: 0, taken: 0, promised: 0 })
     }
 
     /// One row of texts, or none.
     pub(crate) fn from_texts(schema: SchemaRef, rows: Option<RecordBatch>) -> Self {
         let types = wire_types(&schema, &[]);
         let batches = Box::pin(datafusion::physical_plan::EmptyRecordBatchStream::new(schema.clone()));
-        Self { schema, types, batches, turn: Turn::default(), batch: rows, next: 0 }
+        Self { schema, types, batches, turn: Turn::default(), batch: rows, next: 0, taken: 0, promised: 0 }
     }
 
     /// The rows of these batches.
@@ -146,6 +150,11 @@ impl StatementRows {
     /// Takes the first of them.
     pub(crate) fn take(&mut self, rows: usize) {
         self.next += rows;
+        self.taken += rows;
+    }
+
+    pub(crate) fn taken(&self) -> usize {
+        self.taken
     }
 
     /// True if the next row needs no waiting.

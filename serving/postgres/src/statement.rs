@@ -9,7 +9,7 @@ use crate::query::may_name_the_catalog;
 mod cursors;
 
 use cursors::Declaration;
-pub(crate) use cursors::{Declare, Fetch};
+pub(crate) use cursors::{CursorStep, Declare, Fetch, only_forward};
 
 /// What a statement asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +46,7 @@ pub(crate) enum Command {
     Copy,
     Declare(Declare),
     Fetch(Fetch),
+    Move(Fetch),
     /// All cursors without a name.
     CloseCursor {
         cursor: Option<String>,
@@ -221,7 +222,8 @@ fn command(words: &[Word], sql: &str) -> Result<Command, SqlProblem> {
         "rollback" | "abort" if keyword(1) != "prepared" => Ok(Command::Rollback),
         "savepoint" => Ok(Command::Nothing { tag: "SAVEPOINT" }),
         "release" => Ok(Command::Nothing { tag: "RELEASE" }),
-        "fetch" => cursors::fetch(&words[1..]),
+        "fetch" => cursors::fetch("FETCH", &words[1..]).map(Command::Fetch),
+        "move" => cursors::fetch("MOVE", &words[1..]).map(Command::Move),
         "close" => cursors::close(&words[1..]),
         "unlisten" => Ok(Command::Nothing { tag: "UNLISTEN" }),
         "deallocate" => {
@@ -232,7 +234,6 @@ fn command(words: &[Word], sql: &str) -> Result<Command, SqlProblem> {
             Err(write_refused("COPY FROM"))
         }
         "copy" => Ok(Command::Copy),
-        "move" => Err(SqlProblem::new(NOT_SUPPORTED, "MOVE is not supported: expected FETCH, which reads the rows that are passed over")),
         "prepare" | "execute" | "listen" | "commit" | "rollback" => {
             let found = keyword(0).to_uppercase();
             Err(SqlProblem::new(NOT_SUPPORTED, format!("{found} is not supported: expected SELECT, EXPLAIN, COPY .. TO STDOUT or SET"))

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use tokio_postgres::{NoTls, SimpleQueryMessage};
+use tokio_postgres::{NoTls, Portal, SimpleQueryMessage};
 
 use crate::server::{Server, error_of, one, texts};
 
@@ -132,6 +132,64 @@ async fn a_cursor_is_read_in_parts_by_texts() {
             "1 x"
         );
     }
+    server.stop().await;
+}
+
+/// JDBC's fetch size: a portal is asked for a few rows at a time.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rows_of_a_fetch_are_sent_in_parts_to_who_asks_for_parts() {
+    let server = Server::filled().await;
+    let mut client = server.connect().await;
+    let transaction = client.transaction().await.unwrap();
+    let part = async |portal: &Portal, rows: i32| {
+        let rows = transaction.query_portal(portal, rows).await?;
+        Ok::<_, tokio_postgres::Error>(rows.iter().map(|row| row.get(0)).collect::<Vec<i64>>())
+    };
+    transaction.batch_execute("DECLARE c CURSOR FOR SELECT value FROM range(0, 20) ORDER BY value").await.unwrap();
+    let (five, rest) = (transaction.prepare("FETCH 5 FROM c").await.unwrap(), transaction.prepare("FETCH ALL FROM c").await.unwrap());
+    let portal = transaction.bind(&five, &[]).await.unwrap();
+    for expected in [&[0, 1][..], &[2, 3], &[4]] {
+        assert_eq!(part(&portal, 2).await.unwrap(), expected);
+    }
+    // What is fetched next comes after all five, however many of them were read.
+    let portal = transaction.bind(&five, &[]).await.unwrap();
+    assert_eq!(part(&portal, 2).await.unwrap(), [5, 6]);
+    let next: i64 = transaction.query_one("FETCH c", &[]).await.unwrap().get(0);
+    assert_eq!(next, 10);
+    let portal_of_all = transaction.bind(&rest, &[]).await.unwrap();
+    assert_eq!(part(&portal_of_all, 4).await.unwrap(), [11, 12, 13, 14]);
+    assert_eq!(part(&portal_of_all, 0).await.unwrap(), [15, 16, 17, 18, 19]);
+    let error = part(&portal, 2).await.unwrap_err();
+    assert_eq!(error_of(&error).0, "55000");
+    drop((portal, portal_of_all));
+    transaction.rollback().await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_a_cursor_are_passed_over() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let fetched = async |sql: &str| texts(&client, sql).await.concat().into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let moved = async |sql: &str| match client.simple_query(sql).await.unwrap()[..] {
+        [SimpleQueryMessage::CommandComplete(rows)] => rows,
+        ref other => panic!("{sql}: {other:?}"),
+    };
+    client.batch_execute("BEGIN; DECLARE c CURSOR FOR SELECT value FROM range(0, 20000) ORDER BY value").await.unwrap();
+    assert_eq!(moved("MOVE c").await, 1);
+    assert_eq!(moved("MOVE FORWARD 2 FROM c").await, 2);
+    assert_eq!(fetched("FETCH c").await, "3");
+    // As psycopg's scroll() has it.
+    assert_eq!(moved("MOVE RELATIVE 9000 FROM c").await, 1);
+    assert_eq!(fetched("FETCH RELATIVE 2 FROM c").await, "9005");
+    assert_eq!(moved("MOVE ABSOLUTE 10000 FROM c").await, 1);
+    assert_eq!(fetched("FETCH 2 FROM c").await, "10000 10001");
+    assert_eq!(moved("MOVE ALL FROM c").await, 9_998);
+    assert_eq!(moved("MOVE 5 FROM c").await, 0);
+    assert_eq!(fetched("FETCH c").await, "");
+    client.batch_execute("CLOSE c; DECLARE c CURSOR FOR SELECT value FROM range(0, 3) ORDER BY value").await.unwrap();
+    assert_eq!(fetched("FETCH FIRST FROM c").await, "0");
+    assert_eq!(error_of(&client.simple_query("MOVE ABSOLUTE 1 FROM c").await.unwrap_err()).0, "55000");
     server.stop().await;
 }
 

@@ -35,6 +35,8 @@ pub(super) struct StatementLimits {
 /// How rows are written.
 pub(super) enum RowOutput<'a> {
     Rows(&'a RowFormat),
+    /// Not at all: they are passed over.
+    Nothing,
     /// With what comes before the rows, in the first message with one.
     Copy {
         format: &'a CopyFormat,
@@ -46,7 +48,8 @@ pub(super) enum RowOutput<'a> {
 impl<'a> RowOutput<'a> {
     /// Appends rows to what is to be sent, until that is as much as goes out in one piece. Returns how many.
     fn put(&mut self, socket: &mut Socket, batch: &RecordBatch, rows: Range<usize>) -> types::Result<usize> {
-        let writer = BatchWriter::new(self.values(), batch);
+        let Some(values) = self.values() else { return Ok(rows.len()) };
+        let writer = BatchWriter::new(values, batch);
         let mut count = 0;
         for row in rows {
             let begin = socket.out.len();
@@ -65,6 +68,7 @@ impl<'a> RowOutput<'a> {
 
     fn put_row(&mut self, out: &mut BytesMut, writer: &BatchWriter<'_>, row: usize) -> types::Result<()> {
         match self {
+            RowOutput::Nothing => Ok(()),
             RowOutput::Rows(_) => writer.data_row(out, row),
             RowOutput::Copy { format, begin, .. } => {
                 out.put_u8(b'd');
@@ -79,10 +83,11 @@ impl<'a> RowOutput<'a> {
         }
     }
 
-    /// How values are written.
-    fn values(&self) -> &'a RowFormat {
+    /// How values are written; `None` if none are.
+    fn values(&self) -> Option<&'a RowFormat> {
         match self {
-            RowOutput::Rows(values) | RowOutput::Copy { values, .. } => values,
+            RowOutput::Rows(values) | RowOutput::Copy { values, .. } => Some(*values),
+            RowOutput::Nothing => None,
         }
     }
 }

@@ -36,7 +36,13 @@ impl Connection {
             Command::Deallocate { name } => self.deallocate(name.as_deref())?,
             Command::CloseCursor { cursor } => self.close_cursor(cursor.as_deref())?,
             Command::Nothing { tag } => tag,
-            Command::Rows | Command::Copy | Command::Show { .. } | Command::ShowAll | Command::Declare(_) | Command::Fetch(_) => "SELECT 0",
+            Command::Rows
+            | Command::Copy
+            | Command::Show { .. }
+            | Command::ShowAll
+            | Command::Declare(_)
+            | Command::Fetch(_)
+            | Command::Move(_) => "SELECT 0",
         };
         self.complete(tag)
     }

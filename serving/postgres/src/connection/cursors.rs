@@ -1,17 +1,20 @@
-//! SQL cursors: portals that DECLARE makes, FETCH reads and CLOSE ends. They share their names with the protocol's.
+//! SQL cursors: portals that DECLARE makes, FETCH reads, MOVE advances and CLOSE ends. They share their names with the
+//! protocol's.
 
 use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use pgwire::messages::PgWireBackendMessage;
+use pgwire::messages::extendedquery::PortalSuspended;
 
-use super::answering::{self, RowOutput};
+use super::answering::{self, RowOutput, StatementLimits};
 use super::prepared::{self, Portal, PortalProgress, Prepared};
 use super::{Answered, Connection, RunningStatement};
 use crate::columns::{WireType, row_description};
 use crate::problem::{NOT_SUPPORTED, SqlProblem, UNDEFINED_PORTAL};
+use crate::query::StatementRows;
 use crate::rows::{BINARY, RowFormat};
-use crate::statement::{Declare, Fetch, Statement};
+use crate::statement::{CursorStep, Declare, Fetch, Statement, only_forward};
 
 /// What asks for the rows of a cursor.
 pub(super) enum FetchedBy {
@@ -23,6 +26,10 @@ pub(super) enum FetchedBy {
         formats: Vec<i16>,
         /// The columns that were described.
         shown: Option<Vec<WireType>>,
+        /// How many are sent at a time; 0: all.
+        max_rows: usize,
+        /// Where the cursor stood after the rows that were sent before, if some were.
+        resumed_at: Option<usize>,
     },
 }
 
@@ -47,20 +54,11 @@ impl Connection {
         self.complete("DECLARE CURSOR")
     }
 
-    /// Sends the next rows of a cursor.
-    pub(super) async fn fetch(&mut self, fetch: &Fetch, by: FetchedBy) -> Answered {
-        // Taken out while it runs: one that fails is not run again.
-        let cursor = self.portals.remove(&fetch.cursor).filter(Portal::is_query);
-        let mut cursor = cursor.ok_or_else(|| no_cursor(&fetch.cursor))?;
+    /// Sends the next rows of a cursor. Returns where the cursor stands if the client asked for fewer rows at a time
+    /// than FETCH has: it may ask for the rest.
+    pub(super) async fn fetch(&mut self, fetch: &Fetch, by: FetchedBy) -> Answered<Option<usize>> {
         let limits = self.limits();
-        let begins = matches!(cursor.progress, PortalProgress::NotBegun);
-        if let Some(query) = cursor.prepared.statement.clone().filter(|_| begins) {
-            // The text that is answered is that of FETCH: an error of the query has no place there.
-            let query = Statement { start: 0, ..Statement::clone(&query) };
-            let running = RunningStatement { statement: &query, text: "" };
-            let answer = self.begin(&running, std::mem::take(&mut cursor.params), &limits).await?;
-            cursor.progress.begin(answer);
-        }
+        let mut cursor = self.begun_cursor(&fetch.cursor, &limits).await?;
         let of_answer = match &cursor.progress {
             PortalProgress::Begun(answer) => Some((answer.schema.clone(), answer.types.clone())),
             _ => None,
@@ -72,30 +70,109 @@ impl Connection {
                 (described.schema, described.types)
             }
         };
-        let formats = match by {
+        let (formats, max_rows, resumed_at) = match by {
             FetchedBy::Text => {
                 let formats = prepared::result_formats(&cursor.formats, types.len())?;
                 self.socket.put(PgWireBackendMessage::RowDescription(row_description(&schema, &types, &formats)))?;
-                formats
+                (formats, 0, None)
             }
             FetchedBy::Portal { shown: Some(shown), .. } if !prepared::are_alike(&shown, &types) => {
                 return Err(SqlProblem::new(NOT_SUPPORTED, "cached plan must not change result type").into());
             }
-            FetchedBy::Portal { formats, .. } => prepared::result_formats(&formats, types.len())?,
-        };
-        let mut rows = 0;
-        if let PortalProgress::Begun(answer) = &mut cursor.progress {
-            let format = RowFormat { types, formats, zone: self.session.zone() };
-            let sent = answering::send(&mut self.socket, answer, &mut RowOutput::Rows(&format), fetch.rows, &limits).await?;
-            rows = sent.rows;
-            if sent.may_have_more {
-                answer.turn().pause();
-            } else {
-                cursor.progress = PortalProgress::Ended;
+            FetchedBy::Portal { formats, max_rows, resumed_at, .. } => {
+                (prepared::result_formats(&formats, types.len())?, max_rows, resumed_at)
             }
+        };
+        let (mut rows, mut suspended_at) = (0, None);
+        match &mut cursor.progress {
+            PortalProgress::Begun(answer) => {
+                let wanted = match resumed_at {
+                    None => self.go_to(answer, fetch.step, &limits).await?,
+                    Some(taken) if taken == answer.taken() => answer.promised,
+                    Some(_) => return Err(has_moved(&fetch.cursor).into()),
+                };
+                let at_once = if max_rows == 0 { wanted } else { wanted.min(max_rows) };
+                let format = RowFormat { types, formats, zone: self.session.zone() };
+                let sent = answering::send(&mut self.socket, answer, &mut RowOutput::Rows(&format), at_once, &limits).await?;
+                rows = sent.rows;
+                answer.promised = wanted - at_once;
+                if !sent.may_have_more {
+                    cursor.progress = PortalProgress::Ended;
+                } else {
+                    answer.turn().pause();
+                    suspended_at = (answer.promised > 0).then(|| answer.taken());
+                }
+            }
+            _ if resumed_at.is_some() => return Err(has_moved(&fetch.cursor).into()),
+            _ => {}
         }
         self.portals.insert(fetch.cursor.clone(), cursor);
-        self.complete(&format!("FETCH {rows}"))
+        match suspended_at {
+            Some(_) => self.socket.put(PgWireBackendMessage::PortalSuspended(PortalSuspended::new()))?,
+            None => self.complete(&format!("FETCH {rows}"))?,
+        }
+        Ok(suspended_at)
+    }
+
+    /// Passes over the next rows of a cursor.
+    pub(super) async fn move_cursor(&mut self, passed: &Fetch) -> Answered {
+        let limits = self.limits();
+        let mut cursor = self.begun_cursor(&passed.cursor, &limits).await?;
+        let mut rows = 0;
+        if let PortalProgress::Begun(answer) = &mut cursor.progress {
+            let wanted = self.go_to(answer, passed.step, &limits).await?;
+            rows = self.pass(answer, wanted, &limits).await?;
+            if rows < wanted as u64 {
+                cursor.progress = PortalProgress::Ended;
+            } else {
+                answer.turn().pause();
+            }
+        }
+        self.portals.insert(passed.cursor.clone(), cursor);
+        self.complete(&format!("MOVE {rows}"))
+    }
+
+    /// Takes out a cursor whose query has begun: one that fails while it runs is not run again.
+    async fn begun_cursor(&mut self, name: &str, limits: &StatementLimits) -> Answered<Portal> {
+        let cursor = self.portals.remove(name).filter(Portal::is_query);
+        let mut cursor = cursor.ok_or_else(|| no_cursor(name))?;
+        let begins = matches!(cursor.progress, PortalProgress::NotBegun);
+        if let Some(query) = cursor.prepared.statement.clone().filter(|_| begins) {
+            // The text that is answered is that of FETCH or MOVE: an error of the query has no place there.
+            let query = Statement { start: 0, ..Statement::clone(&query) };
+            let running = RunningStatement { statement: &query, text: "" };
+            let answer = self.begin(&running, std::mem::take(&mut cursor.params), limits).await?;
+            cursor.progress.begin(answer);
+        }
+        Ok(cursor)
+    }
+
+    /// Goes to the first row of a step. Returns how many rows the step has from there.
+    async fn go_to(&mut self, answer: &mut StatementRows, step: CursorStep, limits: &StatementLimits) -> Answered<usize> {
+        self.pass_promised(answer, limits).await?;
+        let (passed, rows) = match step {
+            CursorStep::Next(rows) => (0, rows),
+            CursorStep::All => (0, usize::MAX),
+            CursorStep::Relative(row) => (row - 1, 1),
+            CursorStep::Absolute(row) if row > answer.taken() => (row - answer.taken() - 1, 1),
+            CursorStep::Absolute(_) => return Err(only_forward().into()),
+        };
+        self.pass(answer, passed, limits).await?;
+        Ok(rows)
+    }
+
+    /// The rest of a FETCH that was read in part comes before what is asked for next.
+    pub(super) async fn pass_promised(&mut self, answer: &mut StatementRows, limits: &StatementLimits) -> Answered {
+        let promised = std::mem::take(&mut answer.promised);
+        self.pass(answer, promised, limits).await.map(|_| ())
+    }
+
+    /// Passes over rows. Returns how many there were.
+    async fn pass(&mut self, answer: &mut StatementRows, rows: usize, limits: &StatementLimits) -> Answered<u64> {
+        if rows == 0 {
+            return Ok(0);
+        }
+        Ok(answering::send(&mut self.socket, answer, &mut RowOutput::Nothing, rows, limits).await?.rows)
     }
 
     /// Ends a cursor, or all without a name.
@@ -113,4 +190,8 @@ impl Connection {
 
 pub(super) fn no_cursor(name: &str) -> SqlProblem {
     SqlProblem::new(UNDEFINED_PORTAL, format!("cursor \"{name}\" does not exist"))
+}
+
+fn has_moved(name: &str) -> SqlProblem {
+    SqlProblem::new("55000", format!("cursor \"{name}\" has moved: expected the rows of a FETCH to be read before the next one"))
 }

@@ -175,13 +175,27 @@ impl Connection {
                 return self.declare(declare, &portal.prepared.sql, portal.prepared.types.clone(), portal.params).await;
             }
             Command::Fetch(fetch) => {
-                return self.fetch(fetch, FetchedBy::Portal { formats: portal.formats, shown: portal.prepared.shown }).await;
+                let resumed_at = match portal.progress {
+                    PortalProgress::Fetching { taken } => Some(taken),
+                    _ => None,
+                };
+                let (formats, shown) = (portal.formats.clone(), portal.prepared.shown.clone());
+                let by = FetchedBy::Portal { formats, shown, max_rows: max_rows.max(0) as usize, resumed_at };
+                if let Some(taken) = self.fetch(fetch, by).await? {
+                    portal.progress = PortalProgress::Fetching { taken };
+                    self.portals.insert(name.to_owned(), portal);
+                }
+                return Ok(());
             }
+            Command::Move(step) => return self.move_cursor(step).await,
             _ => {}
         }
         let text = portal.prepared.sql.clone();
         let running = RunningStatement { statement: &statement, text: &text };
         let limits = self.limits();
+        if let PortalProgress::Begun(answer) = &mut portal.progress {
+            self.pass_promised(answer, &limits).await?;
+        }
         let answer = match (&statement.command, &mut portal.progress) {
             (Command::Copy, _) => return self.copy_out(&running, &limits).await,
             (Command::Rows | Command::Show { .. } | Command::ShowAll, PortalProgress::Ended) => {

@@ -70,6 +70,10 @@ impl Portal {
 pub(super) enum PortalProgress {
     NotBegun,
     Begun(Box<StatementRows>),
+    /// Of a FETCH: its rows are read in parts, and its cursor stands after so many rows of its own.
+    Fetching {
+        taken: usize,
+    },
     Ended,
 }
 

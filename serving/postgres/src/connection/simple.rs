@@ -81,7 +81,8 @@ impl Connection {
                 self.send_all(running, answer, formats, &limits).await
             }
             Command::Declare(declare) => self.declare(declare, running.text, Vec::new(), Vec::new()).await,
-            Command::Fetch(fetch) => self.fetch(fetch, FetchedBy::Text).await,
+            Command::Fetch(fetch) => self.fetch(fetch, FetchedBy::Text).await.map(|_| ()),
+            Command::Move(step) => self.move_cursor(step).await,
             command => self.change(command),
         }
     }

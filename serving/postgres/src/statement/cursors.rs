@@ -1,4 +1,4 @@
-//! The statements of SQL cursors: `DECLARE`, `FETCH` and `CLOSE`. A cursor reads forward, and ends with its
+//! The statements of SQL cursors: `DECLARE`, `FETCH`, `MOVE` and `CLOSE`. A cursor reads forward, and ends with its
 //! transaction.
 
 use std::sync::Arc;
@@ -14,12 +14,24 @@ pub(crate) struct Declare {
     pub(crate) query: Arc<Statement>,
 }
 
-/// `FETCH [[FORWARD] number] [FROM] name`.
+/// `FETCH [[FORWARD] number] [FROM] name`, or `MOVE` with the same words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fetch {
     pub(crate) cursor: String,
-    /// 0: all that are left.
-    pub(crate) rows: usize,
+    pub(crate) step: CursorStep,
+}
+
+/// Which rows of a cursor are fetched, or passed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CursorStep {
+    /// The next ones, so many of them.
+    Next(usize),
+    /// All that are left.
+    All,
+    /// The one that comes so many rows after the last one; from 1.
+    Relative(usize),
+    /// The one with this number among all rows of the cursor, counted from 1.
+    Absolute(usize),
 }
 
 /// What stands before the query of a DECLARE.
@@ -65,15 +77,16 @@ pub(super) fn declaration(words: &[Word]) -> Result<Declaration, SqlProblem> {
     }
 }
 
-/// Reads what follows FETCH.
-pub(super) fn fetch(words: &[Word]) -> Result<Command, SqlProblem> {
-    let wrong = || SqlProblem::new(SYNTAX_ERROR, "FETCH is not understood: expected FETCH 100 FROM name, or FETCH ALL FROM name");
+/// Reads what follows FETCH or MOVE, as `keyword` says.
+pub(super) fn fetch(keyword: &str, words: &[Word]) -> Result<Fetch, SqlProblem> {
+    let expected = format!("{keyword} 100 FROM name, or {keyword} ALL FROM name");
+    let wrong = || SqlProblem::new(SYNTAX_ERROR, format!("{keyword} is not understood: expected {expected}"));
     if let [direction, _, ..] = words {
         if ["prior", "backward", "-"].iter().any(|back| direction.is(back)) {
-            return Err(SqlProblem::new("55000", "cursor can only scan forward"));
+            return Err(only_forward());
         }
-        if ["first", "last", "absolute", "relative", "0"].iter().any(|place| direction.is(place)) {
-            return Err(not_supported(&format!("FETCH {}", direction.text.to_uppercase()), "FETCH 100 FROM name, or FETCH ALL FROM name"));
+        if ["last", "0"].iter().any(|place| direction.is(place)) {
+            return Err(not_supported(&format!("{keyword} {}", direction.text.to_uppercase()), &expected));
         }
     }
     let (is_forward, words) = match words {
@@ -81,22 +94,35 @@ pub(super) fn fetch(words: &[Word]) -> Result<Command, SqlProblem> {
         words => (false, words),
     };
     let number = |word: &Word| word.text.parse::<usize>().ok().filter(|_| !word.is_quoted);
-    let (rows, rest) = match words {
-        [first, rest @ ..] if first.is("all") => (0, rest),
-        [first, rest @ ..] if first.is("next") && !is_forward => (1, rest),
+    let (step, rest) = match words {
+        [first, rest @ ..] if first.is("all") => (CursorStep::All, rest),
+        [first, rest @ ..] if first.is("next") && !is_forward => (CursorStep::Next(1), rest),
+        [first, rest @ ..] if first.is("first") && !is_forward && !rest.is_empty() => (CursorStep::Absolute(1), rest),
+        [place, count, rest @ ..] if (place.is("relative") || place.is("absolute")) && !is_forward => match number(count) {
+            Some(0) => return Err(not_supported(&format!("{keyword} {} 0", place.text.to_uppercase()), "a number of rows")),
+            Some(row) if place.is("relative") => (CursorStep::Relative(row), rest),
+            Some(row) => (CursorStep::Absolute(row), rest),
+            None if count.is("-") => return Err(only_forward()),
+            None => return Err(wrong()),
+        },
         [first, rest @ ..] => match number(first) {
-            Some(0) => return Err(not_supported("FETCH FORWARD 0", "a number of rows")),
-            Some(rows) => (rows, rest),
-            None if first.is("-") => return Err(SqlProblem::new("55000", "cursor can only scan forward")),
-            None => (1, words),
+            Some(0) => return Err(not_supported(&format!("{keyword} FORWARD 0"), "a number of rows")),
+            Some(rows) => (CursorStep::Next(rows), rest),
+            None if first.is("-") => return Err(only_forward()),
+            None => (CursorStep::Next(1), words),
         },
         [] => return Err(wrong()),
     };
     match rest {
-        [name] => Ok(Command::Fetch(Fetch { cursor: named(name)?, rows })),
-        [from, name] if from.is("from") || from.is("in") => Ok(Command::Fetch(Fetch { cursor: named(name)?, rows })),
+        [name] => Ok(Fetch { cursor: named(name)?, step }),
+        [from, name] if from.is("from") || from.is("in") => Ok(Fetch { cursor: named(name)?, step }),
         _ => Err(wrong()),
     }
+}
+
+/// A cursor is asked for rows that it has passed.
+pub(crate) fn only_forward() -> SqlProblem {
+    SqlProblem::new("55000", "cursor can only scan forward")
 }
 
 /// Reads what follows CLOSE.

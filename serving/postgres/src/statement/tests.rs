@@ -96,7 +96,7 @@ fn what_writes_is_refused_as_read_only() {
     ] {
         assert_eq!(statements(text).unwrap_err().state, READ_ONLY, "{text}");
     }
-    for text in ["MOVE 1 FROM c", "PREPARE p AS SELECT 1", "LISTEN x"] {
+    for text in ["PREPARE p AS SELECT 1", "LISTEN x"] {
         assert_eq!(statements(text).unwrap_err().state, NOT_SUPPORTED, "{text}");
     }
 }
@@ -134,19 +134,25 @@ fn a_cursor_is_declared_with_the_place_of_its_query() {
 
 #[test]
 fn rows_are_fetched_forward() {
-    for (text, cursor, rows) in [
-        ("FETCH c", "c", 1),
-        ("FETCH FROM c", "c", 1),
-        ("FETCH NEXT IN c", "c", 1),
-        ("FETCH FORWARD c", "c", 1),
-        ("FETCH FORWARD FROM \"all\"", "all", 1),
-        ("FETCH 100 c", "c", 100),
-        ("FETCH FORWARD 100 FROM c", "c", 100),
-        ("FETCH ALL FROM c", "c", 0),
-        ("FETCH FORWARD ALL IN c", "c", 0),
-        ("FETCH forward", "forward", 1),
+    for (words, cursor, step) in [
+        ("c", "c", CursorStep::Next(1)),
+        ("FROM c", "c", CursorStep::Next(1)),
+        ("NEXT IN c", "c", CursorStep::Next(1)),
+        ("FORWARD c", "c", CursorStep::Next(1)),
+        ("FORWARD FROM \"all\"", "all", CursorStep::Next(1)),
+        ("100 c", "c", CursorStep::Next(100)),
+        ("FORWARD 100 FROM c", "c", CursorStep::Next(100)),
+        ("ALL FROM c", "c", CursorStep::All),
+        ("FORWARD ALL IN c", "c", CursorStep::All),
+        ("forward", "forward", CursorStep::Next(1)),
+        ("relative", "relative", CursorStep::Next(1)),
+        ("FIRST FROM c", "c", CursorStep::Absolute(1)),
+        ("ABSOLUTE 3 FROM c", "c", CursorStep::Absolute(3)),
+        ("RELATIVE 3 c", "c", CursorStep::Relative(3)),
     ] {
-        assert_eq!(commands(text), [Command::Fetch(Fetch { cursor: cursor.into(), rows })], "{text}");
+        let fetch = Fetch { cursor: cursor.into(), step };
+        assert_eq!(commands(&format!("FETCH {words}")), [Command::Fetch(fetch.clone())], "{words}");
+        assert_eq!(commands(&format!("MOVE {words}")), [Command::Move(fetch)], "{words}");
     }
     for (text, state) in [
         ("FETCH", SYNTAX_ERROR),
@@ -157,8 +163,12 @@ fn rows_are_fetched_forward() {
         ("FETCH BACKWARD ALL FROM c", "55000"),
         ("FETCH -1 FROM c", "55000"),
         ("FETCH FORWARD -1 FROM c", "55000"),
-        ("FETCH FIRST FROM c", NOT_SUPPORTED),
-        ("FETCH ABSOLUTE 3 FROM c", NOT_SUPPORTED),
+        ("FETCH RELATIVE -1 FROM c", "55000"),
+        ("FETCH ABSOLUTE FROM c", SYNTAX_ERROR),
+        ("FETCH RELATIVE 0 FROM c", NOT_SUPPORTED),
+        ("FETCH LAST FROM c", NOT_SUPPORTED),
+        ("MOVE", SYNTAX_ERROR),
+        ("MOVE BACKWARD 1 FROM c", "55000"),
         ("FETCH 0 FROM c", NOT_SUPPORTED),
         ("FETCH FORWARD 0 FROM c", NOT_SUPPORTED),
         ("CLOSE", SYNTAX_ERROR),
@@ -179,7 +189,7 @@ proptest! {
     fn no_words_panic(words in prop::collection::vec(prop::sample::select(vec![
         "SET", "LOCAL", "SESSION", "TIME", "ZONE", "TRANSACTION", "ISOLATION", "LEVEL", "x", ".", "=", "TO", "'a'", ",", "-", "1", ";", "\n", "ä",
         "DECLARE", "BINARY", "NO", "SCROLL", "CURSOR", "WITHOUT", "HOLD", "FOR", "SELECT", "FETCH", "FORWARD", "ALL", "FROM", "CLOSE",
-        "RESET", "SHOW", "DEALLOCATE", "COPY", "ROLLBACK", "--", "/*", "\"q\"", "$1", "$$",
+        "MOVE", "RELATIVE", "RESET", "SHOW", "DEALLOCATE", "COPY", "ROLLBACK", "--", "/*", "\"q\"", "$1", "$$",
     ]), 0..12)) {
         let _ = statements(&words.join(" "));
         let _ = statements(&words.concat());
