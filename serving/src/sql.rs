@@ -20,6 +20,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use engine::plan::TextType;
 use event_log::Log;
 use futures::{StreamExt, TryStreamExt};
 use types::tiles::Micros;
@@ -73,8 +74,8 @@ pub use statement::{invalid_as_of, only_queries, parse_as_of, views_read};
 /// The answer of a query: batches as they are made, and what they are made from.
 pub struct QueryResponse {
     pub schema: SchemaRef,
-    /// For each column whether its texts are UUIDs.
-    pub uuids: Vec<bool>,
+    /// For each column what its texts are.
+    pub text_types: Vec<TextType>,
     pub batches: SendableRecordBatchStream,
     pub meta: Meta,
     /// The query's place among those that run.
@@ -223,7 +224,7 @@ async fn begin(
     ready: Ready,
     timer: Timer,
 ) -> Result<QueryResponse> {
-    let Ready { context, physical, task, meta, uuids } = ready;
+    let Ready { context, physical, task, meta, text_types } = ready;
     let (estimated, errors) = (context.estimated.clone(), context.errors.clone());
     let schema = physical.schema();
     let held = MemoryConsumer::new("answer").register(task.memory_pool());
@@ -240,7 +241,7 @@ async fn begin(
         }
     });
     let batches = Box::pin(RecordBatchStreamAdapter::new(schema.clone(), reported));
-    Ok(QueryResponse { schema, uuids, batches, meta, turn, held, estimated, errors })
+    Ok(QueryResponse { schema, text_types, batches, meta, turn, held, estimated, errors })
 }
 
 /// A query that can be begun.
@@ -250,8 +251,8 @@ struct Ready {
     task: Arc<TaskContext>,
     /// Before the first row.
     meta: Meta,
-    /// For each column of its answer whether its texts are UUIDs.
-    uuids: Vec<bool>,
+    /// For each column of its answer what its texts are.
+    text_types: Vec<TextType>,
 }
 
 /// Plans a query of any form by DataFusion.
@@ -267,12 +268,12 @@ async fn ready(
         // A NULL may have no type.
         Params::Typed(values) => values.iter().map(|value| Some(value.data_type()).filter(|of| *of != DataType::Null)).collect(),
     };
-    let PlannedQuery { session, state, context, plan, uuids, .. } =
+    let PlannedQuery { session, state, context, plan, text_types, .. } =
         Box::pin(plan(PlanRequest { runtime, reader, text, types: &types }, read_view)).await?;
     let plan = state.optimize(&params::bind(plan, params)?)?;
     let meta = used::meta(&plan, &context)?;
     let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
-    Ok(Ready { context, physical, task: session.task_ctx(), meta, uuids })
+    Ok(Ready { context, physical, task: session.task_ctx(), meta, text_types })
 }
 
 /// Measures a query until its stream is dropped.

@@ -28,6 +28,7 @@ def basestream(*arguments, text=None):
 
 def psycopg_3():
     import psycopg
+    from psycopg.types.json import Jsonb
 
     with psycopg.connect(WHERE, autocommit=True) as connection:
         for binary in (False, True):
@@ -38,6 +39,8 @@ def psycopg_3():
             equal("psycopg ANY", many, [("c1",), ("c2",)])
             full = cursor.execute("SELECT unit, day, tags, raw, ok, score FROM orders WHERE order_id = %s", ["o1"]).fetchone()
             equal("psycopg types", full, (uuid.UUID(int=1), datetime.date(2026, 2, 2), ["x", "y z"], b"\x00\xff", False, 0.125))
+            decoded = cursor.execute("SELECT '{\"a\": [1]}'::json, %s::jsonb", [Jsonb({"b": 2})]).fetchone()
+            equal("psycopg json", decoded, ({"a": [1]}, {"b": 2}))
             for column, value in [("unit", uuid.UUID(int=1)), ("day", datetime.date(2026, 2, 2)), ("amount", decimal.Decimal("0.01")), ("raw", b"\x00\xff"),
                                   ("ok", False), ("score", 0.125), ("ts", datetime.datetime(2026, 3, 1, 0, 1, tzinfo=UTC)), ("order_id", "o1")]:
                 for format in ("%s", "%b", "%t"):

@@ -19,7 +19,7 @@ use datafusion::prelude::SessionContext;
 use definitions::{Definitions, OnError, StreamDefinition, ViewDefinition, parse};
 use engine::events::plan_schema;
 use engine::functions::Functions;
-use engine::plan::{Planned, Planner, UuidColumns, asking_session_builder, session_config};
+use engine::plan::{Planned, Planner, TypedTextColumns, asking_session_builder, session_config};
 use futures::TryStreamExt;
 use storage::{ObjectStorage, OffsetRanges, archive_plan};
 use types::files::{FileKind, FileRecord};
@@ -173,7 +173,7 @@ impl Expected {
     fn session(&self, vector: &Vector) -> Result<SessionContext> {
         let session = session(&self.functions, self.memory_limit, self.batch_rows)?;
         self.archive.storage.register(&session.runtime_env());
-        UuidColumns::of_streams(&self.definitions.streams).register(&session);
+        TypedTextColumns::of_streams(&self.definitions.streams).register(&session);
         for stream in &self.definitions.streams {
             let table = ArchiveTable::new(&self.archive, stream, vector, &self.left_out);
             session.register_table(datafusion::common::TableReference::bare(&*stream.name), Arc::new(table))?;

@@ -40,7 +40,7 @@ use crate::checked::physical;
 use crate::functions::Functions;
 use crate::parameters::UsedParameters;
 use crate::plan::{
-    ColumnKind, SelectError, SelectPlace, UuidColumns, ViewPlan, asks_for_time, check_expressions, node_name, planning_session,
+    ColumnKind, SelectError, SelectPlace, TypedTextColumns, ViewPlan, asks_for_time, check_expressions, node_name, planning_session,
     simplify_or_keep, unstable_function,
 };
 use crate::sinks::{AS_OF, SelectOwner, Sources, analysed, check_names, check_system_names};
@@ -151,14 +151,14 @@ impl AlertPlan {
 /// A session in which views are (empty) tables.
 fn session(functions: &Functions, views: &[Arc<ViewPlan>]) -> Result<SessionContext> {
     let session = planning_session(functions)?;
-    let mut uuids = UuidColumns::default();
+    let mut typed_texts = TypedTextColumns::default();
     for view in views {
         let time = Arc::new(Field::new(AS_OF, timestamp_type(), false));
         let fields = view.output_schema().fields().iter().cloned().chain([time]).collect::<Vec<_>>();
         session.register_table(&*view.view, Arc::new(EmptyTable::new(Arc::new(Schema::new(fields)))))?;
-        uuids.add_view(&view.view, view);
+        typed_texts.add_view(&view.view, view);
     }
-    uuids.register(&session);
+    typed_texts.register(&session);
     Ok(session)
 }
 

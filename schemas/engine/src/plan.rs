@@ -56,6 +56,7 @@ mod session_zone;
 #[cfg(test)]
 mod testing;
 pub(crate) mod tile_function;
+mod typed_texts;
 mod unions;
 mod uuids;
 mod within;
@@ -75,7 +76,7 @@ pub use positions::keep_numbered_keys;
 pub(crate) use select_place::{SelectError, SelectPlace};
 pub use session::{asking_session_builder, planning_session, session_builder, session_config};
 pub use session_zone::compute_in_zone;
-pub use uuids::UuidColumns;
+pub use typed_texts::{TextType, TypedTextColumns};
 pub(crate) use written::{ColumnNames, sql_of};
 
 /// How one view is kept and answered. Everything here follows from the view's SELECT and its streams' definitions.

@@ -34,7 +34,7 @@ use crate::events::user_schema;
 use crate::functions::Functions;
 use crate::parameters::{Parameters, UsedParameters, put_in};
 use crate::plan::{
-    LACKS_BRACKETS, SelectError, SelectPlace, UuidColumns, ViewPlan, asks_for_time, check_expressions, check_on_types, ignored_clause,
+    LACKS_BRACKETS, SelectError, SelectPlace, TypedTextColumns, ViewPlan, asks_for_time, check_expressions, check_on_types, ignored_clause,
     ignored_in_calls, lacks_brackets, node_name, planning_session, simplify_or_keep, with_other_unknown_names,
 };
 use crate::steps::Step;
@@ -173,15 +173,15 @@ fn event_schema(stream: &StreamDefinition) -> SchemaRef {
 /// A session in which streams and views are (empty) tables.
 fn session(functions: &Functions, sources: Sources<'_>) -> Result<SessionContext> {
     let session = planning_session(functions)?;
-    let mut uuids = UuidColumns::of_streams(sources.streams.iter().map(|stream| &**stream));
+    let mut typed_texts = TypedTextColumns::of_streams(sources.streams.iter().map(|stream| &**stream));
     for stream in sources.streams {
         session.register_table(&*stream.name, Arc::new(EmptyTable::new(event_schema(stream))))?;
     }
     for view in sources.views {
         session.register_table(&*view.view, Arc::new(EmptyTable::new(view.output_schema())))?;
-        uuids.add_view(&view.view, view);
+        typed_texts.add_view(&view.view, view);
     }
-    uuids.register(&session);
+    typed_texts.register(&session);
     Ok(session)
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef};
+use engine::plan::TextType;
 use pgwire::messages::data::{FieldDescription, RowDescription};
 use postgres_types::Type;
 use types::{Error, Reason, Result};
@@ -36,7 +37,7 @@ pub(crate) enum Kind {
     Timestamp,
     TimestampTz,
     Interval,
-    /// What PostgreSQL has no type for: structs, maps, and lists of them.
+    /// Texts that are JSON, and what PostgreSQL has no type for: structs, maps, and lists of them.
     Json,
 }
 
@@ -50,12 +51,13 @@ pub(crate) struct WireType {
 }
 
 impl WireType {
-    pub(crate) fn from_field(field: &Field, is_uuid: bool) -> WireType {
+    pub(crate) fn from_field(field: &Field, text_type: TextType) -> WireType {
         let data_type = field.data_type();
         let is_oid = field.metadata().get(OID_MARK).is_some_and(|mark| mark == OID);
-        let special = |of: &DataType| match of {
-            of if is_uuid && is_text(of) => Some(Kind::Uuid),
-            DataType::Int32 if is_oid => Some(Kind::Oid),
+        let special = |of: &DataType| match (of, text_type) {
+            (of, TextType::Uuid) if is_text(of) => Some(Kind::Uuid),
+            (of, TextType::Json) if is_text(of) => Some(Kind::Json),
+            (DataType::Int32, _) if is_oid => Some(Kind::Oid),
             _ => None,
         };
         let (item, is_list) = match data_type {
@@ -192,22 +194,22 @@ fn modifier_of(data_type: &DataType) -> i32 {
     }
 }
 
-/// The types of an answer's columns. `uuids` says for each whether its texts are UUIDs.
-pub(crate) fn wire_types(schema: &Schema, uuids: &[bool]) -> Vec<WireType> {
-    let is_uuid = |index: usize| uuids.get(index).copied().unwrap_or_default();
-    schema.fields().iter().enumerate().map(|(index, field)| WireType::from_field(field, is_uuid(index))).collect()
+/// The types of an answer's columns. `text_types` says of each what its texts are; a column that it lacks has any.
+pub(crate) fn wire_types(schema: &Schema, text_types: &[TextType]) -> Vec<WireType> {
+    let text_type = |index: usize| text_types.get(index).copied().unwrap_or_default();
+    schema.fields().iter().enumerate().map(|(index, field)| WireType::from_field(field, text_type(index))).collect()
 }
 
 /// The same of an answer that is to be sent.
 ///
 /// Errors: `Limit` for more columns than a message can have.
-pub(crate) fn types_to_send(schema: &Schema, uuids: &[bool]) -> Result<Vec<WireType>> {
+pub(crate) fn types_to_send(schema: &Schema, text_types: &[TextType]) -> Result<Vec<WireType>> {
     match schema.fields().len() {
         found if found > MAX_COLUMNS => {
             let error = Error::limit("the answer has too many columns").with_reason(Reason::TooManyColumns);
             Err(error.with("found", found).with("expected at most", MAX_COLUMNS))
         }
-        _ => Ok(wire_types(schema, uuids)),
+        _ => Ok(wire_types(schema, text_types)),
     }
 }
 
@@ -245,14 +247,21 @@ mod tests {
             (DataType::Null, Type::TEXT),
         ] {
             let field = Field::new("x", data_type.clone(), true);
-            assert_eq!(WireType::from_field(&field, false).pg_type(), expected, "{data_type}");
+            assert_eq!(WireType::from_field(&field, TextType::Any).pg_type(), expected, "{data_type}");
         }
-        assert_eq!(WireType::from_field(&Field::new("x", DataType::Utf8, true), true).pg_type(), Type::UUID);
-        assert_eq!(WireType::from_field(&Field::new("x", list(DataType::Utf8), true), true).pg_type(), Type::UUID_ARRAY);
-        assert_eq!(WireType::from_field(&Field::new("x", DataType::Int64, true), true).pg_type(), Type::INT8);
+        for (data_type, text_type, expected) in [
+            (DataType::Utf8, TextType::Uuid, Type::UUID),
+            (DataType::Utf8View, TextType::Json, Type::JSON),
+            (list(DataType::Utf8), TextType::Uuid, Type::UUID_ARRAY),
+            (list(DataType::Utf8), TextType::Json, Type::JSON_ARRAY),
+            (DataType::Int64, TextType::Uuid, Type::INT8),
+        ] {
+            let field = Field::new("x", data_type.clone(), true);
+            assert_eq!(WireType::from_field(&field, text_type).pg_type(), expected, "{data_type} {text_type:?}");
+        }
         let integers = Schema::new(vec![Field::new("a", DataType::Int32, true), Field::new("b", list(DataType::Int32), true)]);
         let integers = with_oids(with_oids(Arc::new(integers), &BTreeSet::from([1])), &BTreeSet::new());
         assert_eq!(wire_types(&integers, &[]).iter().map(WireType::pg_type).collect::<Vec<_>>(), [Type::INT4, Type::OID_ARRAY]);
-        assert_eq!(WireType::from_field(&Field::new("x", DataType::Decimal128(18, 2), true), false).modifier, 1_179_654);
+        assert_eq!(WireType::from_field(&Field::new("x", DataType::Decimal128(18, 2), true), TextType::Any).modifier, 1_179_654);
     }
 }

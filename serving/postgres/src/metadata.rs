@@ -100,8 +100,7 @@ impl Metadata {
         let bound = parameters::bind(plan, serving::Params::Typed(parameters::nulls(&params, given)?))?;
         let state = self.0.session.state();
         let physical = state.create_physical_plan(&bound).await?;
-        let uuid_params = vec![false; params.len()];
-        Ok(Described { schema: physical.schema(), uuids: Vec::new(), params, uuid_params })
+        Ok(Described { schema: physical.schema(), text_types: Vec::new(), params, param_text_types: Vec::new() })
     }
 
     pub(crate) async fn ask(&self, sql: &str, params: Vec<ScalarValue>, read_view: ReadView) -> Result<SendableRecordBatchStream> {

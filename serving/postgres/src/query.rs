@@ -5,17 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use engine::plan::TextType;
 use futures::StreamExt;
 use serving::{Node, ReadView, SessionSettings, Turn};
 use types::tiles::Micros;
 use types::{Error, Result};
 
-use crate::columns::{WireType, types_to_send, wire_types, with_oids};
+use crate::columns::{Kind, WireType, types_to_send, wire_types, with_oids};
 use crate::metadata::{Metadata, oid_columns, oid_params};
 use crate::rows::{Zone, plain};
 
@@ -78,11 +79,11 @@ impl QueryEngine {
         let oid_of = |(index, data_type): (usize, &DataType)| match (given.get(index), oids.get(&(index + 1))) {
             (Some(given), _) if *given != 0 => *given,
             (_, Some(cast)) => cast.oid(),
-            _ => param_type(data_type, described.uuid_params.get(index).copied().unwrap_or_default()),
+            _ => param_type(data_type, described.param_text_types.get(index).copied().unwrap_or_default()),
         };
         let params = described.params.iter().enumerate().map(oid_of).collect();
         let schema = with_oids(described.schema, &oid_columns);
-        Ok(Description { types: types_to_send(&schema, &described.uuids)?, schema, params })
+        Ok(Description { types: types_to_send(&schema, &described.text_types)?, schema, params })
     }
 
     pub(crate) async fn ask(&self, asked: AskedText<'_>, params: Vec<ScalarValue>, from: ReadFrom) -> Result<StatementRows> {
@@ -101,13 +102,13 @@ impl QueryEngine {
         let time_zone = zone.other_than_utc();
         let settings = SessionSettings { as_of, time_zone: time_zone.as_deref() };
         let response = self.node.query_typed(read_view, sql, params, settings).await?;
-        StatementRows::new(response.schema, response.uuids, response.batches, response.turn)
+        StatementRows::new(response.schema, response.text_types, response.batches, response.turn)
     }
 }
 
 impl StatementRows {
-    fn new(schema: SchemaRef, uuids: Vec<bool>, batches: SendableRecordBatchStream, turn: Turn) -> Result<Self> {
-        let types = types_to_send(&schema, &uuids)?;
+    fn new(schema: SchemaRef, text_types: Vec<TextType>, batches: SendableRecordBatchStream, turn: Turn) -> Result<Self> {
+        let types = types_to_send(&schema, &text_types)?;
         Ok(Self { schema, types, batches, turn, batch: None, next: 0, taken: 0, promised: 0 })
     }
 
@@ -164,13 +165,14 @@ impl StatementRows {
 }
 
 /// The OID of a parameter of this Arrow type.
-fn param_type(data_type: &DataType, is_uuid: bool) -> u32 {
-    use arrow::datatypes::Field;
-    use postgres_types::Type;
-    if is_uuid {
-        return if matches!(data_type, DataType::List(_)) { Type::UUID_ARRAY } else { Type::UUID }.oid();
-    }
-    WireType::from_field(&Field::new("", data_type.clone(), true), false).pg_type().oid()
+fn param_type(data_type: &DataType, text_type: TextType) -> u32 {
+    let of_kind = |kind: Kind| WireType { kind, is_list: matches!(data_type, DataType::List(_)), modifier: -1 };
+    let wire_type = match text_type {
+        TextType::Uuid => of_kind(Kind::Uuid),
+        TextType::Json => of_kind(Kind::Json),
+        TextType::Any => WireType::from_field(&Field::new("", data_type.clone(), true), TextType::Any),
+    };
+    wire_type.pg_type().oid()
 }
 
 /// Functions that say something of the server itself.
@@ -252,7 +254,7 @@ fn names_the_catalog(sql: &str, is_ours: impl Fn(&str) -> bool) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::datatypes::{Field, Schema};
+    use arrow::datatypes::Schema;
     use datafusion::physical_plan::EmptyRecordBatchStream;
 
     use super::*;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
+use engine::plan::TextType;
 use types::{Error, Result};
 
 use super::names::{DEFAULT_CATALOG, DEFAULT_SCHEMA, SYSTEM_SCHEMA, view_of_table};
@@ -17,12 +18,12 @@ use crate::value_errors::OnValueError;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Described {
     pub schema: SchemaRef,
-    /// For each column whether its texts are UUIDs.
-    pub uuids: Vec<bool>,
+    /// For each column what its texts are.
+    pub text_types: Vec<TextType>,
     /// The types of `$1`, `$2`, ..
     pub params: Vec<DataType>,
-    /// For each parameter whether it is compared with UUIDs.
-    pub uuid_params: Vec<bool>,
+    /// For each parameter what it is compared with or cast to.
+    pub param_text_types: Vec<TextType>,
 }
 
 /// A table that queries can name.
@@ -31,8 +32,8 @@ pub struct TableDescription {
     pub schema: &'static str,
     pub name: String,
     pub columns: SchemaRef,
-    /// For each column whether its texts are UUIDs.
-    pub uuids: Vec<bool>,
+    /// For each column what its texts are.
+    pub text_types: Vec<TextType>,
     /// False for a stream and a system table.
     pub is_view: bool,
 }
@@ -48,21 +49,23 @@ pub(crate) async fn describe(
     let text = QueryText { sql, settings: SessionSettings::default(), on_value_error: OnValueError::Fail };
     let planned = plan(PlanRequest { runtime, reader, text, types: given }, Arc::new(read_view)).await?;
     let types = params::types(&planned.plan, given)?;
-    let names = planned.columns.parameters(&planned.plan)?;
-    let uuid_params = (1..=types.len()).map(|number| names.contains(&format!("${number}"))).collect();
+    let of_names = planned.columns.parameters(&planned.plan)?;
+    let of_number = |number: usize| of_names.get(&format!("${number}")).copied().unwrap_or_default();
+    let param_text_types = (1..=types.len()).map(of_number).collect();
     // What the analysis makes of expressions depends on the parameters' types, and on no value.
     let nulls = params::nulls(&types, given)?;
     let state = planned.state;
     let bound = params::bind(planned.plan, super::Params::Typed(nulls))?;
     let analyzed = state.analyzer().execute_and_check(bound, state.config_options(), |_, _| {})?;
-    Ok(Described { schema: Arc::new(analyzed.schema().as_arrow().clone()), uuids: planned.uuids, params: types, uuid_params })
+    let schema = Arc::new(analyzed.schema().as_arrow().clone());
+    Ok(Described { schema, text_types: planned.text_types, params: types, param_text_types })
 }
 
 /// The tables of a read view. A view that cannot be answered now is left out.
 pub(crate) async fn all_tables(runtime: &QueryRuntime, reader: TableReader<'_>, read_view: ReadView) -> Result<Vec<TableDescription>> {
     let session = runtime.session()?;
     let context = QueryContext::new(read_view, None, &[] as &[&str])?;
-    let uuids = tables::register(&session, runtime, &context, reader)?;
+    let typed_texts = tables::register(&session, runtime, &context, reader)?;
     let catalog = session.catalog(DEFAULT_CATALOG).ok_or_else(|| Error::internal("the session has no catalog"))?;
     let mut found = Vec::new();
     for schema in [DEFAULT_SCHEMA, SYSTEM_SCHEMA] {
@@ -73,8 +76,11 @@ pub(crate) async fn all_tables(runtime: &QueryRuntime, reader: TableReader<'_>, 
             let Some(table) = provider.table(&name).await? else { continue };
             let (columns, is_public) = (table.schema(), schema == DEFAULT_SCHEMA);
             let is_view = is_public && view_of_table(&context.read_view.loaded.registry, &name).is_some();
-            let uuids = if is_public { uuids.in_table(&name, &columns) } else { vec![false; columns.fields().len()] };
-            found.push(TableDescription { schema, name, columns, uuids, is_view });
+            let text_types = match is_public {
+                true => typed_texts.in_table(&name, &columns),
+                false => vec![TextType::Any; columns.fields().len()],
+            };
+            found.push(TableDescription { schema, name, columns, text_types, is_view });
         }
     }
     Ok(found)

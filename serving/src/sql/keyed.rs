@@ -11,7 +11,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 use datafusion::common::ScalarValue;
 use engine::events::asked_uuid;
 use engine::keys::parse_key;
-use engine::plan::{ColumnKind, UuidColumns, ViewPlan};
+use engine::plan::{ColumnKind, TypedTextColumns, ViewPlan};
 use serde_json::Value as Json;
 use types::Result;
 use types::sql_errors::constants_as_sql;
@@ -56,15 +56,15 @@ pub(super) fn ready(
         copy.note_asked();
     }
     let meta = Meta::new(&context, &[AskedView { view: loaded, columns: Some(&places) }], &[]);
-    let mut uuids = UuidColumns::default();
-    uuids.add_view(&live.name, &live.plan);
-    let uuids = match &lookup.columns {
-        Some(_) => uuids.in_table(&live.name, &view_schema.project(&places)?),
-        None => uuids.in_table(&live.name, &view_schema),
+    let mut typed_texts = TypedTextColumns::default();
+    typed_texts.add_view(&live.name, &live.plan);
+    let text_types = match &lookup.columns {
+        Some(_) => typed_texts.in_table(&live.name, &view_schema.project(&places)?),
+        None => typed_texts.in_table(&live.name, &view_schema),
     };
     let table = ViewTable { runtime: runtime.clone(), context: context.clone(), live: live.clone() };
     let physical = table.lookup(keys, places, shown);
-    Ok(Some(Ready { context, physical, task: runtime.task_context(), meta, uuids }))
+    Ok(Some(Ready { context, physical, task: runtime.task_context(), meta, text_types }))
 }
 
 /// What a text asks. One with parameters is parsed only once.

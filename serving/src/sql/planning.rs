@@ -10,7 +10,9 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use engine::functions::{to_char, typed_texts};
-use engine::plan::{IntegersDoNotWrap, LocalTimesInNamedZones, UuidColumns, check_supported, compute_in_zone, keep_numbered_keys};
+use engine::plan::{
+    IntegersDoNotWrap, LocalTimesInNamedZones, TextType, TypedTextColumns, check_supported, compute_in_zone, keep_numbered_keys,
+};
 use types::{ErrorKind, Reason, Result};
 
 use super::column_names::ToldApart;
@@ -31,9 +33,9 @@ pub(super) struct PlannedQuery {
     pub(super) state: SessionState,
     pub(super) context: QueryContext,
     pub(super) plan: LogicalPlan,
-    /// For each column of its answer whether its texts are UUIDs.
-    pub(super) uuids: Vec<bool>,
-    pub(super) columns: UuidColumns,
+    /// For each column of its answer what its texts are.
+    pub(super) text_types: Vec<TextType>,
+    pub(super) columns: TypedTextColumns,
 }
 
 /// What is planned, and for whom.
@@ -87,9 +89,9 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     statement::allow(&plan)?;
     check_supported(&plan)?;
     rights::allow_plan(reader.principal, &context.read_view.loaded.registry, &plan)?;
-    let uuids = columns.in_output(&plan);
+    let text_types = columns.in_output(&plan);
     let plan = column_names::named(plan, &told_apart)?;
-    Ok(PlannedQuery { session, state, context, plan, uuids, columns })
+    Ok(PlannedQuery { session, state, context, plan, text_types, columns })
 }
 
 /// Plans a statement: as it is, or, where the planner refuses several columns of one name, with those told apart.

@@ -11,7 +11,7 @@ use datafusion::common::TableReference;
 use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
-use engine::plan::{Answering, UuidColumns};
+use engine::plan::{Answering, TypedTextColumns};
 use types::suggest::expected;
 use types::{Error, Reason, Result};
 
@@ -105,15 +105,15 @@ impl KeptTable {
 }
 
 /// Registers the tables that the principal may read: no other can be reached, however it is named. Returns which
-/// columns hold UUIDs.
+/// columns hold UUIDs or JSON.
 pub(super) fn register(
     session: &SessionContext,
     runtime: &QueryRuntime,
     context: &QueryContext,
     TableReader { principal, log }: TableReader<'_>,
-) -> Result<UuidColumns> {
+) -> Result<TypedTextColumns> {
     let registry = &context.read_view.loaded.registry;
-    let mut uuids = UuidColumns::default();
+    let mut typed_texts = TypedTextColumns::default();
     let readable = |name: &str| may_read(principal, registry, name);
     for name in registry.views.iter().map(|view| &view.name).filter(|name| readable(name)).collect::<BTreeSet<_>>() {
         // A version that could not be loaded has no table; the others do.
@@ -127,20 +127,20 @@ pub(super) fn register(
                 KeptTable::States(layer) => into_table_provider(StatesTable::new(context.clone(), &live.plan, *layer)),
             };
             session.register_table(public(&kept.name(name)), table)?;
-            uuids.add_view(&kept.name(name), &live.plan);
+            typed_texts.add_view(&kept.name(name), &live.plan);
         }
-        uuids.add_view(name, &live.plan);
+        typed_texts.add_view(name, &live.plan);
         let table = ViewTable { runtime: runtime.clone(), context: context.clone(), live };
         session.register_table(public(name), into_table_provider(table))?;
     }
     for (name, stream) in registry.streams.iter().filter(|(name, _)| readable(name)) {
         let table = EventsTable { runtime: runtime.clone(), context: context.clone(), definition: stream.definition.clone() };
         session.register_table(public(name), into_table_provider(table))?;
-        uuids.add_stream(&stream.definition);
+        typed_texts.add_stream(&stream.definition);
     }
-    uuids.clone().register(session);
+    typed_texts.clone().register(session);
     if !may_read_system(principal) {
-        return Ok(uuids);
+        return Ok(typed_texts);
     }
     let system = MemorySchemaProvider::new();
     for table in SystemTable::ALL {
@@ -149,7 +149,7 @@ pub(super) fn register(
     }
     let catalog = session.catalog(DEFAULT_CATALOG).ok_or_else(|| Error::internal("the session has no catalog"))?;
     catalog.register_schema(SYSTEM_SCHEMA, Arc::new(system))?;
-    Ok(uuids)
+    Ok(typed_texts)
 }
 
 /// A name as it is, not to be read as SQL.

@@ -2,6 +2,7 @@
 
 use futures::{StreamExt, TryStreamExt};
 use rust_decimal::Decimal;
+use serde_json::{Value as Json, json};
 use tokio_postgres::Statement;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 use uuid::Uuid;
@@ -82,6 +83,32 @@ async fn structs_maps_and_lists_of_lists_are_json_in_text_and_binary() {
         assert_eq!(*row.columns()[column].type_(), Type::JSON, "{column}");
         assert_eq!(row.get::<_, Raw<'_>>(column).0, expected.as_bytes(), "{column}");
     }
+    server.stop().await;
+}
+
+/// As drivers expect that decode JSON.
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_of_json_and_what_is_cast_to_json_are_json() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let sql = "SELECT doc, '[1]'::jsonb AS list, ARRAY[doc] AS docs, doc::text AS text FROM events WHERE device = 'a'";
+    let doc = r#"{"k":[1,2]}"#;
+    let shown = texts(&client, sql).await.concat();
+    assert_eq!(shown.iter().flatten().collect::<Vec<_>>(), [doc, "[1]", r#"{"{\"k\":[1,2]}"}"#, doc]);
+    let row = client.query_one(sql, &[]).await.unwrap();
+    let types: Vec<&Type> = row.columns().iter().map(|column| column.type_()).collect();
+    assert_eq!(types, [&Type::JSON, &Type::JSON, &Type::JSON_ARRAY, &Type::TEXT]);
+    let expected = json!({"k": [1, 2]});
+    assert_eq!((row.get::<_, Json>(0), row.get::<_, Json>(1)), (expected.clone(), json!([1])));
+    assert_eq!((row.get::<_, Vec<Json>>(2), row.get::<_, &str>(3)), (vec![expected.clone()], doc));
+    let same = client.prepare("SELECT $1::json AS same").await.unwrap();
+    assert_eq!((same.params(), same.columns()[0].type_()), (&[Type::JSON][..], &Type::JSON));
+    assert_eq!(client.query_one(&same, &[&expected]).await.unwrap().get::<_, Json>(0), expected);
+    let column = "SELECT data_type, udt_name FROM information_schema.columns WHERE table_name = 'events' AND column_name = 'doc'";
+    assert_eq!(texts(&client, column).await.concat().iter().flatten().collect::<Vec<_>>(), ["json", "json"]);
+    let attribute = "SELECT format_type(a.atttypid, a.atttypmod) FROM pg_catalog.pg_attribute a \
+        JOIN pg_catalog.pg_class c ON c.oid = a.attrelid WHERE c.relname = 'events' AND a.attname = 'doc'";
+    assert_eq!(one(&client, attribute).await, "json");
     server.stop().await;
 }
 
@@ -278,12 +305,13 @@ async fn casts_to_types_of_postgresql_alone_are_answered() {
     let client = server.connect().await;
     let unit: Uuid = UNIT.parse().unwrap();
     let units = [unit, Uuid::nil()];
+    let nothing = json!({});
     let asked: [(&str, &(dyn ToSql + Sync), Type); 5] = [
         ("SELECT count(*) FROM events WHERE unit = $1::uuid", &unit, Type::UUID),
         ("SELECT count(*) FROM events WHERE unit IN ($1::uuid)", &unit, Type::UUID),
         ("SELECT count(*) FROM events WHERE unit = ANY($1::uuid[])", &units.as_slice(), Type::UUID_ARRAY),
         ("SELECT count(*) FROM events WHERE device = $1::name", &"a", Type::TEXT),
-        ("SELECT count(*) FROM events WHERE device = 'a' AND $1::jsonb = '{}'", &"{}", Type::TEXT),
+        ("SELECT count(*) FROM events WHERE device = 'a' AND $1::jsonb = '{}'", &nothing, Type::JSON),
     ];
     for (sql, value, of) in asked {
         let statement = client.prepare(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));

@@ -17,7 +17,7 @@ use crate::plan::refuse;
 use crate::plan::refuse::{SelectShape, at_error, at_select, at_span};
 use crate::plan::unions::check_union_types;
 use crate::plan::uuids::Respelled;
-use crate::plan::{ColumnNames, UuidColumns, ViewPlan, columns, links, lower, planning_session, sql_of, uuids, within};
+use crate::plan::{ColumnNames, TypedTextColumns, ViewPlan, columns, links, lower, planning_session, sql_of, uuids, within};
 use definitions::{Definitions, Diagnostics, StreamDefinition, ViewDefinition};
 use types::{Error, Result};
 
@@ -167,7 +167,7 @@ impl Planner {
             let table = Arc::new(EmptyTable::new(user_schema(stream)));
             session.register_table(&*stream.name, table).map_err(|error| at_error(view, error))?;
         }
-        let respelled = UuidColumns::of_streams(self.streams.iter().map(|stream| &**stream)).register(&session);
+        let respelled = TypedTextColumns::of_streams(self.streams.iter().map(|stream| &**stream)).register(&session);
         let mut open = vec![view.name.clone()];
         self.register_named(view, &session, &mut open).await?;
         Ok((session, respelled))

@@ -80,7 +80,7 @@ fn wire_types(attributes: &RecordBatch, tables: &HashMap<i32, &TableDescription>
     let wire_type = |row: usize| {
         let table = tables.get(&relations.value(row))?;
         let index = table.columns.index_of(columns.value(row)).ok()?;
-        Some(WireType::from_field(table.columns.field(index), table.uuids[index]))
+        Some(WireType::from_field(table.columns.field(index), table.text_types[index]))
     };
     Ok((0..attributes.num_rows()).map(wire_type).collect())
 }

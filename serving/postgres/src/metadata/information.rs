@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use datafusion::catalog::information_schema::InformationSchemaProvider;
 use datafusion::catalog::{MemTable, SchemaProvider, TableProvider};
 use datafusion::error::Result as DataFusionResult;
+use engine::plan::TextType;
 use types::Result;
 
 use super::tables::Tables;
@@ -75,7 +76,7 @@ impl InformationSchema {
     async fn columns(&self) -> DataFusionResult<Arc<dyn TableProvider>> {
         let mut columns = Vec::new();
         for table in self.tables.now().iter() {
-            columns.extend(columns_of(table.schema, &table.name, &table.columns, &table.uuids));
+            columns.extend(columns_of(table.schema, &table.name, &table.columns, &table.text_types));
         }
         for name in self.pg_catalog.table_names() {
             if let Some(table) = self.pg_catalog.table(&name).await? {
@@ -98,14 +99,14 @@ struct Column {
     wire_type: WireType,
 }
 
-fn columns_of(schema: &str, table: &str, columns: &SchemaRef, uuids: &[bool]) -> Vec<Column> {
+fn columns_of(schema: &str, table: &str, columns: &SchemaRef, text_types: &[TextType]) -> Vec<Column> {
     let column = |(index, field): (usize, &Arc<Field>)| Column {
         schema: schema.to_owned(),
         table: table.to_owned(),
         name: field.name().clone(),
         position: index as i32 + 1,
         is_nullable: field.is_nullable(),
-        wire_type: WireType::from_field(field, uuids.get(index).copied().unwrap_or_default()),
+        wire_type: WireType::from_field(field, text_types.get(index).copied().unwrap_or_default()),
     };
     columns.fields().iter().enumerate().map(column).collect()
 }
@@ -216,7 +217,7 @@ mod tests {
 
     #[test]
     fn types_are_named_and_numbers_have_their_digits() {
-        let wire_type = |data_type: DataType| WireType::from_field(&Field::new("x", data_type, true), false);
+        let wire_type = |data_type: DataType| WireType::from_field(&Field::new("x", data_type, true), TextType::Any);
         assert_eq!(digits(&wire_type(DataType::Decimal128(18, 2))), Some(Digits { precision: 18, radix: 10, scale: Some(2) }));
         assert_eq!(digits(&wire_type(DataType::Int64)), Some(Digits { precision: 64, radix: 2, scale: Some(0) }));
         assert_eq!(digits(&wire_type(DataType::Utf8)), None);

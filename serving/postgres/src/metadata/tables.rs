@@ -85,8 +85,8 @@ pub(super) fn without_hidden(table: TableDescription) -> TableDescription {
     let shown = |index: &usize| !table.columns.field(*index).name().starts_with(HIDDEN);
     let shown: Vec<usize> = (0..table.columns.fields().len()).filter(shown).collect();
     let fields: Vec<_> = shown.iter().map(|index| table.columns.fields()[*index].clone()).collect();
-    let uuids = shown.iter().map(|index| table.uuids[*index]).collect();
-    TableDescription { columns: Arc::new(Schema::new(fields)), uuids, ..table }
+    let text_types = shown.iter().map(|index| table.text_types[*index]).collect();
+    TableDescription { columns: Arc::new(Schema::new(fields)), text_types, ..table }
 }
 
 #[cfg(test)]

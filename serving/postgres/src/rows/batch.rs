@@ -101,8 +101,8 @@ impl<'a> ColumnValues<'a> {
         }
         match (wire_type.kind, column.data_type()) {
             (_, DataType::Null) => ColumnValues::Nulls,
-            (Kind::Text, DataType::Utf8) => ColumnValues::Texts(column.as_string::<i32>()),
-            (Kind::Text, DataType::Utf8View) => ColumnValues::TextViews(column.as_string_view()),
+            (Kind::Text | Kind::Json, DataType::Utf8) => ColumnValues::Texts(column.as_string::<i32>()),
+            (Kind::Text | Kind::Json, DataType::Utf8View) => ColumnValues::TextViews(column.as_string_view()),
             _ if !is_binary => ColumnValues::Others,
             (Kind::Bool, DataType::Boolean) => ColumnValues::Bools(column.as_boolean()),
             (Kind::Int2, DataType::Int16) => ColumnValues::Int2(column.as_primitive::<Int16Type>().values()),

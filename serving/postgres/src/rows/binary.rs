@@ -6,7 +6,8 @@ use bytes::{BufMut, BytesMut};
 use types::{Error, Result};
 
 use super::values::{
-    DAY_MICROS, bytes_of, days, decimal, float4, integer, interval, out_of_range, primitive, text_of, time_micros, timestamp_micros,
+    DAY_MICROS, bytes_of, days, decimal, float4, integer, interval, out_of_range, primitive, put_json, text_of, time_micros,
+    timestamp_micros,
 };
 use crate::columns::Kind;
 
@@ -44,7 +45,7 @@ pub(super) fn put_value(out: &mut BytesMut, kind: Kind, column: &ArrayRef, row: 
             out.put_i32(interval.days);
             out.put_i32(interval.months);
         }
-        Kind::Json => out.put_slice(serving::json::value(column, row)?.get().as_bytes()),
+        Kind::Json => put_json(out, column, row)?,
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use arrow::array::{
     StringArray, StringViewArray, TimestampMicrosecondArray, TimestampMillisecondArray, UInt64Array,
 };
 use arrow::datatypes::{Decimal128Type, DecimalType, Field, Int32Type, Int64Type, IntervalMonthDayNano, Schema, i256};
+use engine::plan::TextType;
 use postgres_types::{FromSql, Type};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -14,9 +15,9 @@ use super::*;
 use crate::columns::{Kind, wire_types};
 
 /// The values of one column, each as text and as binary.
-fn written(column: ArrayRef, is_uuid: bool, zone: &str) -> Vec<(String, Vec<u8>)> {
+fn written(column: ArrayRef, text_type: TextType, zone: &str) -> Vec<(String, Vec<u8>)> {
     let schema = Schema::new(vec![Field::new("x", column.data_type().clone(), true)]);
-    let types = wire_types(&schema, &[is_uuid]);
+    let types = wire_types(&schema, &[text_type]);
     let format = |format: i16| RowFormat { types: types.clone(), formats: vec![format], zone: Zone::named(zone).unwrap() };
     (0..column.len())
         .map(|row| {
@@ -29,7 +30,7 @@ fn written(column: ArrayRef, is_uuid: bool, zone: &str) -> Vec<(String, Vec<u8>)
 }
 
 fn texts(column: ArrayRef) -> Vec<String> {
-    written(column, false, "UTC").into_iter().map(|(text, _)| text).collect()
+    written(column, TextType::Any, "UTC").into_iter().map(|(text, _)| text).collect()
 }
 
 fn utc(micros: Vec<i64>) -> ArrayRef {
@@ -101,7 +102,8 @@ fn texts_are_postgresqls() {
 fn times_are_written_in_the_clients_zone() {
     let winter = 1_700_000_000_000_000;
     let summer = 1_720_000_000_000_000;
-    let of = |zone: &str| -> Vec<String> { written(utc(vec![winter, summer]), false, zone).into_iter().map(|(text, _)| text).collect() };
+    let of =
+        |zone: &str| -> Vec<String> { written(utc(vec![winter, summer]), TextType::Any, zone).into_iter().map(|(text, _)| text).collect() };
     assert_eq!(of("Europe/Berlin"), ["2023-11-14 23:13:20+01", "2024-07-03 11:46:40+02"]);
     assert_eq!(of("asia/kolkata"), ["2023-11-15 03:43:20+05:30", "2024-07-03 15:16:40+05:30"]);
     assert_eq!(of("America/New_York"), ["2023-11-14 17:13:20-05", "2024-07-03 05:46:40-04"]);
@@ -124,7 +126,7 @@ fn a_text_is_the_same_whatever_holds_it() {
 #[test]
 fn lists_are_arrays() {
     let texts_of = ListArray::from_iter_primitive::<Int64Type, _, _>(vec![Some(vec![Some(1), None, Some(-3)]), Some(vec![])]);
-    let found = written(Arc::new(texts_of), false, "UTC");
+    let found = written(Arc::new(texts_of), TextType::Any, "UTC");
     assert_eq!(found[0].0, "{1,NULL,-3}");
     assert_eq!(found[1].0, "{}");
     assert_eq!(Vec::<Option<i64>>::from_sql(&Type::INT8_ARRAY, &found[0].1).unwrap(), [Some(1), None, Some(-3)]);
@@ -140,9 +142,16 @@ fn lists_are_arrays() {
 
 #[test]
 fn a_uuid_is_sixteen_bytes() {
-    let found = written(Arc::new(StringArray::from(vec!["00112233-4455-6677-8899-aabbccddeeff"])), true, "UTC");
+    let found = written(Arc::new(StringArray::from(vec!["00112233-4455-6677-8899-aabbccddeeff"])), TextType::Uuid, "UTC");
     assert_eq!(found[0].0, "00112233-4455-6677-8899-aabbccddeeff");
     assert_eq!(found[0].1, 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff_u128.to_be_bytes());
+}
+
+#[test]
+fn json_that_is_a_text_is_written_as_it_is() {
+    let json = r#"{"a": ["b"]}"#;
+    let found = written(Arc::new(StringArray::from(vec![json])), TextType::Json, "UTC");
+    assert_eq!(found, [(json.to_owned(), json.as_bytes().to_vec())]);
 }
 
 #[test]
@@ -260,7 +269,7 @@ proptest! {
     fn a_decimal_is_the_same_in_both_formats(value in any::<i128>(), shift in 0u32..127, scale in 0i8..=38) {
         let value = (value >> shift) % 10_i128.pow(38);
         let column = Decimal128Array::from(vec![value]).with_precision_and_scale(38, scale).unwrap();
-        let found = &written(Arc::new(column), false, "UTC")[0];
+        let found = &written(Arc::new(column), TextType::Any, "UTC")[0];
         prop_assert_eq!(&read_numeric(&found.1), &found.0);
         let digits: String = found.0.chars().filter(|c| *c != '.').collect();
         prop_assert_eq!(digits.parse::<i128>().unwrap(), value);
@@ -269,7 +278,7 @@ proptest! {
     #[test]
     fn a_wide_decimal_is_the_same_in_both_formats(high in any::<i64>(), low in any::<u128>(), scale in 0i8..=60) {
         let column = Decimal256Array::from(vec![i256::from_parts(low, i128::from(high))]).with_precision_and_scale(76, scale).unwrap();
-        let found = &written(Arc::new(column), false, "UTC")[0];
+        let found = &written(Arc::new(column), TextType::Any, "UTC")[0];
         prop_assert_eq!(&read_numeric(&found.1), &found.0);
     }
 
@@ -285,7 +294,7 @@ proptest! {
 
     #[test]
     fn integers_and_times_read_back(value in any::<i64>(), days in any::<i32>()) {
-        let found = &written(Arc::new(Int64Array::from(vec![value])), false, "UTC")[0];
+        let found = &written(Arc::new(Int64Array::from(vec![value])), TextType::Any, "UTC")[0];
         prop_assert_eq!(found.0.parse::<i64>().unwrap(), value);
         prop_assert_eq!(i64::from_sql(&Type::INT8, &found.1).unwrap(), value);
         // No value panics: it is written or refused.

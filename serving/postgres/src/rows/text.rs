@@ -9,7 +9,7 @@ use chrono::{DateTime, Datelike, NaiveDate, TimeDelta};
 use types::Result;
 
 use super::values::{
-    DAY_MICROS, WireInterval, bytes_of, days, decimal, float4, integer, interval, out_of_range, primitive, text_of, time_micros,
+    DAY_MICROS, WireInterval, bytes_of, days, decimal, float4, integer, interval, out_of_range, primitive, put_json, text_of, time_micros,
     timestamp_micros,
 };
 use super::zone::Zone;
@@ -41,7 +41,7 @@ pub(super) fn put_value(out: &mut BytesMut, kind: Kind, column: &ArrayRef, row: 
         Kind::Timestamp => put_timestamp(out, timestamp_micros(column, row)?, "")?,
         Kind::TimestampTz => put_timestamptz(out, timestamp_micros(column, row)?, zone)?,
         Kind::Interval => put_interval(out, interval(column, row)?),
-        Kind::Json => out.put_slice(serving::json::value(column, row)?.get().as_bytes()),
+        Kind::Json => put_json(out, column, row)?,
     }
     Ok(())
 }

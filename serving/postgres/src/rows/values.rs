@@ -8,6 +8,7 @@ use arrow::datatypes::{
     Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
+use bytes::{BufMut, BytesMut};
 use types::sql_errors::TIME_OUT_OF_RANGE;
 use types::{Error, Reason, Result};
 
@@ -60,6 +61,15 @@ pub(super) fn text_of(column: &ArrayRef, row: usize) -> Result<&str> {
         DataType::Utf8View => column.as_string_view().value(row),
         _ => return Err(unexpected(column)),
     })
+}
+
+/// Appends a value as JSON. A text is JSON already.
+pub(super) fn put_json(out: &mut BytesMut, column: &ArrayRef, row: usize) -> Result<()> {
+    match column.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => out.put_slice(text_of(column, row)?.as_bytes()),
+        _ => out.put_slice(serving::json::value(column, row)?.get().as_bytes()),
+    }
+    Ok(())
 }
 
 pub(super) fn bytes_of(column: &ArrayRef, row: usize) -> Result<&[u8]> {

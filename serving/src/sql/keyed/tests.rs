@@ -1,4 +1,5 @@
 use arrow::datatypes::Fields;
+use engine::plan::TextType;
 use serde_json::json;
 
 use super::*;
@@ -114,7 +115,7 @@ fn is_planned_here(harness: &Harness, principal: &Principal, sql: &str, params: 
 #[derive(Debug, PartialEq)]
 struct Answered {
     columns: Fields,
-    uuids: Vec<bool>,
+    text_types: Vec<TextType>,
     meta: Meta,
     rows: Vec<String>,
 }
@@ -124,13 +125,13 @@ async fn answer(harness: &Harness, sql: &str, params: &Params) -> Result<Answere
         Params::Json(params) => harness.node.query(sql, params).await?,
         Params::Typed(params) => harness.node.query_typed(None, sql, params, SessionSettings::default()).await?,
     };
-    let (columns, uuids, meta) = (response.schema.fields().clone(), response.uuids.clone(), response.meta.clone());
+    let (columns, text_types, meta) = (response.schema.fields().clone(), response.text_types.clone(), response.meta.clone());
     let batches = response.collect().await?;
     let names = |fields: &Fields| fields.iter().map(|field| field.name().clone()).collect::<Vec<_>>();
     assert!(batches.iter().all(|batch| names(batch.schema_ref().fields()) == names(&columns)), "{sql}");
     let mut rows: Vec<String> = batches.iter().flat_map(|batch| rows(batch).unwrap()).map(|row| row.get().to_owned()).collect();
     rows.sort();
-    Ok(Answered { columns, uuids, meta, rows })
+    Ok(Answered { columns, text_types, meta, rows })
 }
 
 /// With what all kinds of keys can be asked of.

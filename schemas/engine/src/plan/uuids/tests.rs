@@ -4,7 +4,7 @@ use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
 use datafusion::prelude::SessionContext;
 
-use super::UuidColumns;
+use super::TypedTextColumns;
 use crate::functions::Functions;
 use crate::plan::{Planned, Planner, ViewPlan, planning_session};
 use definitions::{Definitions, parse};
@@ -25,7 +25,7 @@ fn session() -> SessionContext {
         ("n", Arc::new(Int64Array::from(vec![1, 2]))),
     ];
     session.register_batch("s", RecordBatch::try_from_iter(columns).unwrap()).unwrap();
-    UuidColumns::of_streams([&parse::parse_stream(STREAM).unwrap()]).register(&session);
+    TypedTextColumns::of_streams([&parse::parse_stream(STREAM).unwrap()]).register(&session);
     session
 }
 

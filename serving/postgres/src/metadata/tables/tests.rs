@@ -4,7 +4,7 @@ use super::*;
 fn the_tables_never_go_back_to_those_of_an_older_read_view() {
     let table = |name: &str| {
         let columns = Arc::new(Schema::empty());
-        vec![TableDescription { schema: PUBLIC, name: name.to_owned(), columns, uuids: Vec::new(), is_view: true }]
+        vec![TableDescription { schema: PUBLIC, name: name.to_owned(), columns, text_types: Vec::new(), is_view: true }]
     };
     let recency = |revision, now| Recency { revision, now };
     let tables = Tables::default();
