@@ -318,6 +318,8 @@ async fn casts_to_types_of_postgresql_alone_are_answered() {
         assert_eq!(statement.params(), [of], "{sql}");
         assert_eq!(client.query_one(&statement, &[value]).await.unwrap().get::<_, i64>(0), 1, "{sql}");
     }
+    let row = client.query_one("SELECT unit, unit::text FROM per_unit WHERE unit = $1", &[&unit]).await.unwrap();
+    assert_eq!((row.get::<_, Uuid>(0), row.get::<_, &str>(1)), (unit, UNIT));
     let same = client.prepare("SELECT $1::uuid AS unit").await.unwrap();
     assert_eq!(same.columns()[0].type_(), &Type::UUID);
     assert_eq!(client.query_one(&same, &[&unit]).await.unwrap().get::<_, Uuid>(0), unit);

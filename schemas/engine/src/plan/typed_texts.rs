@@ -67,9 +67,11 @@ impl TypedTextColumns {
         self.0.values().any(|columns| columns.values().any(|of| *of == TextType::Uuid))
     }
 
-    /// For each column of a plan's output, what its texts are, or those in its lists.
+    /// For each column of a plan's output, what its texts are, or those in its lists. What the output casts to a text is
+    /// one, also if it is compared as a UUID elsewhere.
     pub fn in_output(&self, plan: &LogicalPlan) -> Vec<TextType> {
         let in_column = |index: usize| match self.of_column(plan, index) {
+            _ if is_cast(plan, index) => TextType::Any,
             TextType::Any => self.in_lists(plan, index),
             found => found,
         };
@@ -230,6 +232,17 @@ fn type_of_values(column_type: &ColumnType) -> TextType {
 fn common(mut types: impl Iterator<Item = TextType>) -> TextType {
     let Some(first) = types.next() else { return TextType::Any };
     if types.all(|of| of == first) { first } else { TextType::Any }
+}
+
+/// Whether this column of the plan's output is cast, as `id::text` is.
+fn is_cast(plan: &LogicalPlan, index: usize) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => matches!(strip_alias(&projection.expr[index]), Expr::Cast(_)),
+        LogicalPlan::SubqueryAlias(_) | LogicalPlan::Sort(_) | LogicalPlan::Limit(_) | LogicalPlan::Distinct(Distinct::All(_)) => {
+            plan.inputs().first().is_some_and(|input| is_cast(input, index))
+        }
+        _ => false,
+    }
 }
 
 fn type_of_cast(expr: &Expr) -> TextType {
