@@ -218,7 +218,7 @@ async fn a_value_that_is_set_is_in_effect_soon_in_records_scores_and_backtests()
     let scored = process.sinks.score(&read_view, &sink, &event).await.unwrap();
     let row: Value = serde_json::from_slice(scored.outcome.row().unwrap()).unwrap();
     assert_eq!((&row["decision"], scored.meta.parameters), (&json!("allow"), [("most".into(), 2)].into()));
-    let stored = process.sinks.append(&sink, event, Duration::from_secs(60)).await.unwrap();
+    let stored = process.sinks.append(&sink, event, Vec::new(), Duration::from_secs(60)).await.unwrap();
     assert_eq!(stored.parameters, [("most".into(), 2)].into());
     harness.committed("s", &test_log.topic("in")).await.unwrap();
     process.finish().await;
