@@ -57,11 +57,12 @@ pub(crate) async fn recompute_beside(mut attempt: Attempt<'_>, request: &RunRequ
     Ok(published)
 }
 
-/// Adds what was committed meanwhile to what was recomputed. What cannot be added to is not recomputed here, where other
-/// runs would wait for it: the run fails.
+/// Adds what was committed meanwhile to what was recomputed. What cannot be added to is not recomputed here, where
+/// other runs would wait for it: the run fails.
 ///
 /// Errors: `Conflict` if it is out of date, because events that it counts were given up, for example; `Limit` if what
-/// was committed does not fit the memory. The next recomputation reads that from the archive, after what this one saved.
+/// was committed does not fit the memory. The next recomputation reads that from the archive, after what this one
+/// saved.
 async fn add_later_checkpoints(
     last: &mut Attempt<'_>,
     base: NewSnapshot,

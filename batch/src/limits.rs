@@ -51,7 +51,9 @@ impl RunLimits {
         timed_out(timeout)
     }
 
-    /// Gives a step as much time as the run had before it. Errors: as of [`RunLimits::time_out`], and those of the step.
+    /// Gives a step as much time as the run had before it.
+    ///
+    /// Errors: as of [`RunLimits::time_out`], and those of the step.
     pub(crate) async fn in_time<T>(self, step: impl Future<Output = Result<T>>) -> Result<T> {
         let Some(timeout) = self.timeout else { return step.await };
         tokio::time::timeout(timeout, step).await.unwrap_or_else(|_| Err(timed_out(timeout)))

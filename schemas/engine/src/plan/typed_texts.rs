@@ -67,8 +67,8 @@ impl TypedTextColumns {
         self.0.values().any(|columns| columns.values().any(|of| *of == TextType::Uuid))
     }
 
-    /// For each column of a plan's output, what its texts are, or those in its lists. What the output casts to a text is
-    /// one, also if it is compared as a UUID elsewhere.
+    /// For each column of a plan's output, what its texts are, or those in its lists. What the output casts to a text
+    /// is one, also if it is compared as a UUID elsewhere.
     pub fn in_output(&self, plan: &LogicalPlan) -> Vec<TextType> {
         let in_column = |index: usize| match self.of_column(plan, index) {
             _ if is_cast(plan, index) => TextType::Any,
@@ -122,7 +122,8 @@ impl TypedTextColumns {
         columns.and_then(|columns| columns.get(scan.projected_schema.field(index).name())).copied().unwrap_or_default()
     }
 
-    /// What the texts of this column of the plan's output are: those of a table, unchanged, or what is cast to the type.
+    /// What the texts of this column of the plan's output are: those of a table, unchanged, or what is cast to the
+    /// type.
     fn of_column(&self, plan: &LogicalPlan, index: usize) -> TextType {
         match plan {
             LogicalPlan::TableScan(scan) => self.in_scan(scan, index),
