@@ -76,14 +76,8 @@ impl Node {
     fn follow_with(address: &str, credentials: Credentials, clock: Clock) -> Node {
         let (plans, wanted) = watch::channel(Arc::default());
         let (fresh, links, stop) = (Fresh::default(), Links::default(), CancellationToken::new());
-        let following = Following {
-            fresh: fresh.clone(),
-            credentials,
-            plans: wanted,
-            memory_bytes: usize::MAX,
-            clock,
-            links: links.clone(),
-        };
+        let following =
+            Following { fresh: fresh.clone(), credentials, plans: wanted, memory_bytes: usize::MAX, clock, links: links.clone() };
         let (address, stopping) = (format!("http://{address}"), stop.clone());
         let task = tokio::spawn(async move { following.follow("w", &address, stopping).await });
         Node { fresh, links, stop, task, _plans: plans }
