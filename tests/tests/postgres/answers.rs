@@ -320,6 +320,9 @@ async fn casts_to_types_of_postgresql_alone_are_answered() {
     }
     let row = client.query_one("SELECT unit, unit::text FROM per_unit WHERE unit = $1", &[&unit]).await.unwrap();
     assert_eq!((row.get::<_, Uuid>(0), row.get::<_, &str>(1)), (unit, UNIT));
+    let as_text = client.prepare("SELECT unit::text AS unit FROM per_unit WHERE unit::text = $1 ORDER BY n").await.unwrap();
+    assert_eq!((as_text.params(), as_text.columns()[0].type_()), (&[Type::TEXT][..], &Type::TEXT));
+    assert_eq!(client.query_one(&as_text, &[&UNIT]).await.unwrap().get::<_, &str>(0), UNIT);
     let same = client.prepare("SELECT $1::uuid AS unit").await.unwrap();
     assert_eq!(same.columns()[0].type_(), &Type::UUID);
     assert_eq!(client.query_one(&same, &[&unit]).await.unwrap().get::<_, Uuid>(0), unit);

@@ -30,6 +30,25 @@ pub enum TextType {
     Json,
 }
 
+/// What a UUID counts as that is cast, as `id::text` is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum CastUuid {
+    /// A UUID still: what it is compared with may be in any of its spellings.
+    IsUuid,
+    /// A text: over PostgreSQL it is one.
+    IsText,
+}
+
+impl CastUuid {
+    /// The expression whose column is traced.
+    fn traced(self, expr: &Expr) -> &Expr {
+        match self {
+            CastUuid::IsUuid => strip_casts(expr),
+            CastUuid::IsText => expr,
+        }
+    }
+}
+
 /// Tables with columns whose texts are UUIDs or JSON.
 #[derive(Debug, Clone, Default)]
 pub struct TypedTextColumns(BTreeMap<String, BTreeMap<String, TextType>>);
@@ -67,11 +86,9 @@ impl TypedTextColumns {
         self.0.values().any(|columns| columns.values().any(|of| *of == TextType::Uuid))
     }
 
-    /// For each column of a plan's output, what its texts are, or those in its lists. What the output casts to a text
-    /// is one, also if it is compared as a UUID elsewhere.
+    /// For each column of a plan's output, what its texts are, or those in its lists.
     pub fn in_output(&self, plan: &LogicalPlan) -> Vec<TextType> {
-        let in_column = |index: usize| match self.of_column(plan, index) {
-            _ if is_cast(plan, index) => TextType::Any,
+        let in_column = |index: usize| match self.of_column(plan, index, CastUuid::IsText) {
             TextType::Any => self.in_lists(plan, index),
             found => found,
         };
@@ -92,7 +109,7 @@ impl TypedTextColumns {
         plan.apply_with_subqueries(|node| {
             node.apply_expressions(|expr| {
                 expr.apply(|expr| {
-                    let with = |value: &Expr| self.is_uuid_in_node(node, value);
+                    let with = |value: &Expr| self.is_uuid_in_node(node, value, CastUuid::IsText);
                     let uuid = |name: String| (name, TextType::Uuid);
                     match expr {
                         Expr::BinaryExpr(BinaryExpr { left, right, .. }) => {
@@ -124,31 +141,33 @@ impl TypedTextColumns {
 
     /// What the texts of this column of the plan's output are: those of a table, unchanged, or what is cast to the
     /// type.
-    fn of_column(&self, plan: &LogicalPlan, index: usize) -> TextType {
+    fn of_column(&self, plan: &LogicalPlan, index: usize, cast: CastUuid) -> TextType {
         match plan {
             LogicalPlan::TableScan(scan) => self.in_scan(scan, index),
-            LogicalPlan::Projection(projection) => self.of_value(&projection.input, &projection.expr[index]),
+            LogicalPlan::Projection(projection) => self.of_value(&projection.input, &projection.expr[index], cast),
             LogicalPlan::Aggregate(aggregate) => {
-                aggregate.group_expr.get(index).map_or(TextType::Any, |key| self.of_value(&aggregate.input, key))
+                aggregate.group_expr.get(index).map_or(TextType::Any, |key| self.of_value(&aggregate.input, key, cast))
             }
-            LogicalPlan::Union(union) => common(union.inputs.iter().map(|input| self.of_column(input, index))),
+            LogicalPlan::Union(union) => common(union.inputs.iter().map(|input| self.of_column(input, index, cast))),
             LogicalPlan::Join(join) => {
                 let left = join.left.schema().fields().len();
                 match join.join_type {
-                    JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => self.of_column(&join.right, index),
-                    _ if index < left => self.of_column(&join.left, index),
+                    JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => self.of_column(&join.right, index, cast),
+                    _ if index < left => self.of_column(&join.left, index, cast),
                     JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => TextType::Any,
-                    _ => self.of_column(&join.right, index - left),
+                    _ => self.of_column(&join.right, index - left, cast),
                 }
             }
             // A window function's columns follow those of its input.
-            LogicalPlan::Window(window) if index < window.input.schema().fields().len() => self.of_column(&window.input, index),
+            LogicalPlan::Window(window) if index < window.input.schema().fields().len() => self.of_column(&window.input, index, cast),
             LogicalPlan::Filter(_)
             | LogicalPlan::SubqueryAlias(_)
             | LogicalPlan::Sort(_)
             | LogicalPlan::Limit(_)
             | LogicalPlan::Repartition(_)
-            | LogicalPlan::Distinct(Distinct::All(_)) => plan.inputs().first().map_or(TextType::Any, |input| self.of_column(input, index)),
+            | LogicalPlan::Distinct(Distinct::All(_)) => {
+                plan.inputs().first().map_or(TextType::Any, |input| self.of_column(input, index, cast))
+            }
             _ => TextType::Any,
         }
     }
@@ -178,7 +197,7 @@ impl TypedTextColumns {
     }
 
     fn in_list(&self, input: &LogicalPlan, expr: &Expr) -> TextType {
-        let of_item = |item: &Expr| self.of_value(input, item);
+        let of_item = |item: &Expr| self.of_value(input, item, CastUuid::IsText);
         match strip_alias(expr) {
             Expr::Column(column) => {
                 let index = input.schema().maybe_index_of_column(column);
@@ -190,32 +209,26 @@ impl TypedTextColumns {
         }
     }
 
-    pub(super) fn of_value(&self, input: &LogicalPlan, expr: &Expr) -> TextType {
+    pub(super) fn of_value(&self, input: &LogicalPlan, expr: &Expr, cast: CastUuid) -> TextType {
         let expr = strip_alias(expr);
-        match type_of_cast(expr) {
-            TextType::Any => {}
-            cast => return cast,
-        }
-        let Expr::Column(column) = strip_casts(expr) else { return TextType::Any };
-        match self.of_input(input, column) {
-            // What is cast is a text with the same characters, but no JSON.
-            TextType::Json if !matches!(expr, Expr::Column(_)) => TextType::Any,
-            found => found,
+        match (type_of_cast(expr), cast.traced(expr)) {
+            (TextType::Any, Expr::Column(column)) => self.of_input(input, column, cast),
+            (found, _) => found,
         }
     }
 
-    fn of_input(&self, input: &LogicalPlan, column: &Column) -> TextType {
-        input.schema().maybe_index_of_column(column).map_or(TextType::Any, |index| self.of_column(input, index))
+    fn of_input(&self, input: &LogicalPlan, column: &Column, cast: CastUuid) -> TextType {
+        input.schema().maybe_index_of_column(column).map_or(TextType::Any, |index| self.of_column(input, index, cast))
     }
 
     /// Whether an expression of this node is a column that holds UUIDs, or is cast to UUID.
-    pub(super) fn is_uuid_in_node(&self, node: &LogicalPlan, expr: &Expr) -> bool {
-        let Expr::Column(column) = strip_casts(expr) else { return type_of_cast(expr) == TextType::Uuid };
+    pub(super) fn is_uuid_in_node(&self, node: &LogicalPlan, expr: &Expr, cast: CastUuid) -> bool {
+        let Expr::Column(column) = cast.traced(expr) else { return type_of_cast(expr) == TextType::Uuid };
         if let LogicalPlan::TableScan(scan) = node {
             let index = scan.projected_schema.maybe_index_of_column(column);
             return index.is_some_and(|index| self.in_scan(scan, index) == TextType::Uuid);
         }
-        node.inputs().iter().any(|input| self.of_input(input, column) == TextType::Uuid)
+        node.inputs().iter().any(|input| self.of_input(input, column, cast) == TextType::Uuid)
     }
 }
 
@@ -233,17 +246,6 @@ fn type_of_values(column_type: &ColumnType) -> TextType {
 fn common(mut types: impl Iterator<Item = TextType>) -> TextType {
     let Some(first) = types.next() else { return TextType::Any };
     if types.all(|of| of == first) { first } else { TextType::Any }
-}
-
-/// Whether this column of the plan's output is cast, as `id::text` is.
-fn is_cast(plan: &LogicalPlan, index: usize) -> bool {
-    match plan {
-        LogicalPlan::Projection(projection) => matches!(strip_alias(&projection.expr[index]), Expr::Cast(_)),
-        LogicalPlan::SubqueryAlias(_) | LogicalPlan::Sort(_) | LogicalPlan::Limit(_) | LogicalPlan::Distinct(Distinct::All(_)) => {
-            plan.inputs().first().is_some_and(|input| is_cast(input, index))
-        }
-        _ => false,
-    }
 }
 
 fn type_of_cast(expr: &Expr) -> TextType {

@@ -15,7 +15,7 @@ use datafusion::prelude::SessionContext;
 
 use crate::events::asked_uuid;
 use crate::plan::hidden::strip_casts;
-use crate::plan::typed_texts::MAKE_ARRAY;
+use crate::plan::typed_texts::{CastUuid, MAKE_ARRAY};
 use crate::plan::{TextType, TypedTextColumns};
 use definitions::StreamDefinition;
 
@@ -49,7 +49,7 @@ pub(super) const STAMP: &str = "; uuid spellings/3";
 /// Returns which keys of a view's aggregate are UUIDs, in the order of GROUP BY.
 pub(super) fn of_keys(aggregate: &Aggregate, streams: &[Arc<StreamDefinition>]) -> Vec<bool> {
     let columns = TypedTextColumns::of_streams(streams.iter().map(|stream| &**stream));
-    aggregate.group_expr.iter().map(|key| columns.of_value(&aggregate.input, key) == TextType::Uuid).collect()
+    aggregate.group_expr.iter().map(|key| columns.of_value(&aggregate.input, key, CastUuid::IsUuid) == TextType::Uuid).collect()
 }
 
 /// Runs after DataFusion's coercion, when the texts are literals, parameters included.
@@ -77,7 +77,7 @@ impl UuidsHaveOneSpelling {
             return Ok(Transformed::no(node));
         }
         let (names, before) = (NamePreserver::new(&node), node.clone());
-        let is_uuid = |expr: &Expr| self.columns.is_uuid_in_node(&before, expr);
+        let is_uuid = |expr: &Expr| self.columns.is_uuid_in_node(&before, expr, CastUuid::IsUuid);
         node.map_expressions(|expr| {
             let name = names.save(&expr);
             let respelled = expr.transform_up(|expr| match respelled(&expr, &is_uuid) {

@@ -29,6 +29,10 @@ async fn uuids_and_json_are_so_wherever_the_column_comes_out_unchanged() {
         ("SELECT id, doc, docs, name FROM s", &[Uuid, Json, Json, Any][..]),
         ("SELECT doc AS d, CAST(doc AS TEXT), upper(doc) FROM s WHERE name = 'x' ORDER BY d LIMIT 1", &[Json, Any, Any][..]),
         ("SELECT DISTINCT CAST(id AS TEXT) AS t, as_uuid(name), CAST(as_uuid(name) AS TEXT) AS c FROM s ORDER BY t", &[Any, Uuid, Any][..]),
+        ("SELECT CAST(id AS TEXT) AS t FROM s ORDER BY name", &[Any][..]),
+        ("SELECT t, id FROM (SELECT CAST(id AS TEXT) AS t, id FROM s) WHERE t <> 'x'", &[Any, Uuid][..]),
+        ("SELECT CAST(id AS TEXT) AS t, count(*) FROM s GROUP BY t", &[Any, Any][..]),
+        ("SELECT ARRAY[CAST(id AS TEXT)], array_agg(id) FROM s GROUP BY id", &[Any, Uuid][..]),
         ("SELECT as_json(name), CAST(as_json(name) AS TEXT) AS c FROM s", &[Json, Any][..]),
         ("SELECT doc, array_agg(doc), ARRAY[doc, as_json(doc)], ARRAY[doc, 'x'] FROM s GROUP BY doc", &[Json, Json, Json, Any][..]),
         ("SELECT doc FROM s UNION ALL SELECT as_json(name) FROM s", &[Json][..]),
@@ -42,7 +46,7 @@ async fn uuids_and_json_are_so_wherever_the_column_comes_out_unchanged() {
 
 #[tokio::test]
 async fn parameters_are_what_they_are_compared_with_or_cast_to() {
-    let sql = "SELECT as_json(CAST($1 AS TEXT)), id = $2, as_json(CAST($3 AS TEXT[])), doc = $4 FROM s";
+    let sql = "SELECT as_json(CAST($1 AS TEXT)), id = $2, as_json(CAST($3 AS TEXT[])), doc = $4, CAST(id AS TEXT) = $5 FROM s";
     let (columns, plan) = planned(sql).await;
     let expected = [("$1", TextType::Json), ("$2", TextType::Uuid), ("$3", TextType::Json)];
     assert_eq!(columns.parameters(&plan).unwrap(), BTreeMap::from(expected.map(|(name, of)| (name.to_owned(), of))));
