@@ -41,6 +41,7 @@ pub(crate) struct Connection {
     cancel: CancelKey,
     statements: prepared::Named<Prepared>,
     portals: prepared::Named<Portal>,
+    portals_made: u64,
     descriptions: Descriptions,
     /// The settings as they were last reported to the client.
     reported: Vec<(&'static str, String)>,
@@ -106,6 +107,7 @@ impl Connection {
             cancel,
             statements,
             portals,
+            portals_made: 0,
             descriptions,
             reported,
             reported_changes,

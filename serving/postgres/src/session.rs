@@ -1,6 +1,6 @@
 //! The state of a client's session: its settings and its transaction. Nothing here reads data or waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use pgwire::messages::response::TransactionStatus;
@@ -14,6 +14,11 @@ use crate::rows::Zone;
 /// A transaction that does nothing keeps the files of its read view, and a suspended portal those of its query: after
 /// this time their session ends, unless the setting says so earlier.
 const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(600);
+
+/// A transaction knows this many savepoints: some drivers set one before each statement, and release none.
+const MAX_SAVEPOINTS: usize = 10_000;
+/// Of their names; PostgreSQL has names of 63 bytes.
+const SAVEPOINT_NAME_CHARS: usize = 63;
 
 /// A setting: its name in lower case, as clients get it, its default, and whether clients hear of each change.
 struct Known {
@@ -121,6 +126,21 @@ struct Transaction {
     before: Changed,
     /// What its first query read: all of them read it.
     read_view: Option<ReadView>,
+    savepoints: VecDeque<Savepoint>,
+}
+
+#[derive(Debug)]
+struct Savepoint {
+    name: String,
+    /// How many portals the connection had made before.
+    portals_made: u64,
+}
+
+impl Transaction {
+    /// The place of the latest savepoint of this name.
+    fn savepoint(&self, name: &str) -> Option<usize> {
+        self.savepoints.iter().rposition(|savepoint| savepoint.name.chars().eq(name.chars().take(SAVEPOINT_NAME_CHARS)))
+    }
 }
 
 impl ClientSession {
@@ -239,7 +259,7 @@ impl ClientSession {
         if self.transaction.is_some() {
             return false;
         }
-        self.transaction = Some(Transaction { failed: false, before: self.lasting.clone(), read_view: None });
+        self.transaction = Some(Transaction { failed: false, before: self.lasting.clone(), read_view: None, savepoints: VecDeque::new() });
         true
     }
 
@@ -256,9 +276,30 @@ impl ClientSession {
         Some(committed)
     }
 
-    /// A failed transaction goes on from its savepoint: nothing that it did has to be undone.
-    pub(crate) fn go_on_from_savepoint(&mut self) -> bool {
-        self.transaction.as_mut().map(|transaction| transaction.failed = false).is_some()
+    pub(crate) fn set_savepoint(&mut self, name: &str, portals_made: u64) {
+        let Some(transaction) = &mut self.transaction else { return };
+        if transaction.savepoints.len() == MAX_SAVEPOINTS {
+            transaction.savepoints.pop_front();
+        }
+        let name = name.chars().take(SAVEPOINT_NAME_CHARS).collect();
+        transaction.savepoints.push_back(Savepoint { name, portals_made });
+    }
+
+    pub(crate) fn release_savepoint(&mut self, name: &str) {
+        let Some(transaction) = &mut self.transaction else { return };
+        if let Some(place) = transaction.savepoint(name) {
+            transaction.savepoints.truncate(place);
+        }
+    }
+
+    /// A failed transaction goes on from its savepoint: nothing that it read has to be undone. Returns how many portals
+    /// the connection had made when it was set: any number, for one that is not known. `None` without a transaction.
+    pub(crate) fn go_on_from_savepoint(&mut self, name: &str) -> Option<u64> {
+        let transaction = self.transaction.as_mut()?;
+        transaction.failed = false;
+        let Some(place) = transaction.savepoint(name) else { return Some(u64::MAX) };
+        transaction.savepoints.truncate(place + 1);
+        Some(transaction.savepoints[place].portals_made)
     }
 
     pub(crate) fn fail(&mut self) {

@@ -35,11 +35,19 @@ pub(crate) enum Command {
     Begin,
     Commit,
     Rollback,
-    /// SAVEPOINT, RELEASE, and what else changes nothing here: the tag that is answered.
+    /// What changes nothing here: the tag that is answered.
     Nothing {
         tag: &'static str,
     },
-    RollbackTo,
+    Savepoint {
+        name: String,
+    },
+    Release {
+        savepoint: String,
+    },
+    RollbackTo {
+        savepoint: String,
+    },
     Deallocate {
         name: Option<String>,
     },
@@ -203,6 +211,7 @@ const WRITES: [&str; 32] = [
 
 fn command(words: &[Word], sql: &str) -> Result<Command, SqlProblem> {
     let keyword = |at: usize| words.get(at).filter(|word| !word.is_quoted).map_or("", |word| word.text.as_str());
+    let last = || words.last().map(|word| word.text.clone()).unwrap_or_default();
     match keyword(0) {
         "set" => set(&words[1..], sql),
         "reset" => Ok(match setting_name(&words[1..]).0.as_str() {
@@ -218,10 +227,10 @@ fn command(words: &[Word], sql: &str) -> Result<Command, SqlProblem> {
         "begin" => Ok(Command::Begin),
         "start" if keyword(1) == "transaction" => Ok(Command::Begin),
         "commit" | "end" if keyword(1) != "prepared" => Ok(Command::Commit),
-        "rollback" | "abort" if words.iter().any(|word| word.is("to")) => Ok(Command::RollbackTo),
+        "rollback" | "abort" if words.iter().any(|word| word.is("to")) => Ok(Command::RollbackTo { savepoint: last() }),
         "rollback" | "abort" if keyword(1) != "prepared" => Ok(Command::Rollback),
-        "savepoint" => Ok(Command::Nothing { tag: "SAVEPOINT" }),
-        "release" => Ok(Command::Nothing { tag: "RELEASE" }),
+        "savepoint" => Ok(Command::Savepoint { name: last() }),
+        "release" => Ok(Command::Release { savepoint: last() }),
         "fetch" => cursors::fetch("FETCH", &words[1..]).map(Command::Fetch),
         "move" => cursors::fetch("MOVE", &words[1..]).map(Command::Move),
         "close" => cursors::close(&words[1..]),

@@ -167,6 +167,26 @@ async fn the_rows_of_a_fetch_are_sent_in_parts_to_who_asks_for_parts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_ends_with_the_savepoint_after_which_it_was_declared() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let fetched = async |sql: &str| texts(&client, sql).await.concat().into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let failed = async |sql: &str| error_of(&client.simple_query(sql).await.unwrap_err()).0;
+    client.batch_execute("BEGIN; DECLARE outer CURSOR FOR SELECT value FROM range(0, 9) ORDER BY value").await.unwrap();
+    // As by a driver that leaves cursors of a failed transaction to the server.
+    for expected in ["0", "1"] {
+        client.batch_execute("SAVEPOINT s; DECLARE inner CURSOR FOR SELECT 'x'").await.unwrap();
+        assert_eq!(fetched("FETCH inner; FETCH outer").await, format!("x {expected}"));
+        assert_eq!(failed("SELECT nothing").await, "42703");
+        client.batch_execute("ROLLBACK TO SAVEPOINT s").await.unwrap();
+    }
+    assert_eq!(failed("FETCH inner").await, "34000");
+    client.batch_execute("ROLLBACK TO s; DECLARE inner CURSOR FOR SELECT 'x'; RELEASE SAVEPOINT s").await.unwrap();
+    assert_eq!(fetched("FETCH inner; FETCH outer").await, "x 2");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn rows_of_a_cursor_are_passed_over() {
     let server = Server::filled().await;
     let client = server.connect().await;
@@ -179,7 +199,6 @@ async fn rows_of_a_cursor_are_passed_over() {
     assert_eq!(moved("MOVE c").await, 1);
     assert_eq!(moved("MOVE FORWARD 2 FROM c").await, 2);
     assert_eq!(fetched("FETCH c").await, "3");
-    // As psycopg's scroll() has it.
     assert_eq!(moved("MOVE RELATIVE 9000 FROM c").await, 1);
     assert_eq!(fetched("FETCH RELATIVE 2 FROM c").await, "9005");
     assert_eq!(moved("MOVE ABSOLUTE 10000 FROM c").await, 1);

@@ -16,7 +16,7 @@ use crate::statement::{Command, Statement};
 impl Connection {
     /// In a failed transaction, only its end is answered.
     pub(super) fn refuse_if_failed(&self, command: &Command) -> Answered {
-        if !self.session.has_failed() || matches!(command, Command::Commit | Command::Rollback | Command::RollbackTo) {
+        if !self.session.has_failed() || matches!(command, Command::Commit | Command::Rollback | Command::RollbackTo { .. }) {
             return Ok(());
         }
         Err(SqlProblem::new(IN_FAILED_TRANSACTION, "current transaction is aborted, commands ignored until end of transaction block")

@@ -32,7 +32,15 @@ impl Connection {
             Command::Begin => self.begin_transaction()?,
             Command::Commit => self.end_transaction(true)?,
             Command::Rollback => self.end_transaction(false)?,
-            Command::RollbackTo => self.roll_back_to_savepoint()?,
+            Command::Savepoint { name } => {
+                self.session.set_savepoint(name, self.portals_made);
+                "SAVEPOINT"
+            }
+            Command::Release { savepoint } => {
+                self.session.release_savepoint(savepoint);
+                "RELEASE"
+            }
+            Command::RollbackTo { savepoint } => self.roll_back_to(savepoint)?,
             Command::Deallocate { name } => self.deallocate(name.as_deref())?,
             Command::CloseCursor { cursor } => self.close_cursor(cursor.as_deref())?,
             Command::Nothing { tag } => tag,
@@ -64,10 +72,12 @@ impl Connection {
         Ok(if commit && committed != Some(false) { "COMMIT" } else { "ROLLBACK" })
     }
 
-    fn roll_back_to_savepoint(&mut self) -> Answered<&'static str> {
-        if !self.session.go_on_from_savepoint() {
+    /// Portals and cursors that were made since the savepoint end.
+    fn roll_back_to(&mut self, savepoint: &str) -> Answered<&'static str> {
+        let Some(made_before) = self.session.go_on_from_savepoint(savepoint) else {
             return Err(SqlProblem::new("25P01", "ROLLBACK TO SAVEPOINT can only be used in transaction blocks").into());
-        }
+        };
+        self.portals.retain(|_, portal| portal.number < made_before);
         Ok("ROLLBACK")
     }
 

@@ -64,7 +64,8 @@ impl Connection {
         };
         let types = described.as_ref().map_or(&prepared.types, |described| &described.params);
         let params = prepared::values(types, formats, values, self.session.zone())?;
-        self.keep_portal(name, Portal { prepared, text_bytes: 0, params, formats: result_formats, progress: PortalProgress::NotBegun })?;
+        let (number, progress) = (self.portals_made, PortalProgress::NotBegun);
+        self.keep_portal(name, Portal { number, prepared, text_bytes: 0, params, formats: result_formats, progress })?;
         Ok(self.socket.put(PgWireBackendMessage::BindComplete(BindComplete::new()))?)
     }
 
@@ -80,6 +81,7 @@ impl Connection {
             return Err(too_much("parameters of portals and texts of cursors").into());
         }
         self.portals.insert(name, portal);
+        self.portals_made += 1;
         Ok(())
     }
 

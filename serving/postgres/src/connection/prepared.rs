@@ -48,6 +48,8 @@ impl Prepared {
 
 /// A statement with its parameters, and how far its rows are sent.
 pub(super) struct Portal {
+    /// How many the connection had made before.
+    pub(super) number: u64,
     pub(super) prepared: Prepared,
     /// What its text takes, where no prepared statement has it.
     pub(super) text_bytes: usize,

@@ -62,7 +62,7 @@ proptest! {
                     failed = before.is_some();
                 }
                 Step::Savepoint => {
-                    session.go_on_from_savepoint();
+                    session.go_on_from_savepoint("a");
                     failed = false;
                 }
             }
@@ -76,6 +76,32 @@ proptest! {
     fn no_value_panics(name in 0usize..KNOWN.len(), value in "\\PC{0,20}") {
         let _ = session().set(KNOWN[name].name, Some(&value), false);
     }
+}
+
+#[test]
+fn a_savepoint_knows_how_many_portals_there_were() {
+    let mut session = session();
+    session.set_savepoint("a", 1);
+    assert_eq!(session.go_on_from_savepoint("a"), None, "there is no transaction");
+    session.begin_transaction();
+    for (portals_made, name) in ["a", "b", "a", "c"].into_iter().enumerate() {
+        session.set_savepoint(name, portals_made as u64);
+    }
+    assert_eq!(session.go_on_from_savepoint("a"), Some(2));
+    assert_eq!(session.go_on_from_savepoint("c"), Some(u64::MAX), "it ended with what is before it");
+    session.release_savepoint("a");
+    assert_eq!(session.go_on_from_savepoint("a"), Some(0));
+    assert_eq!(session.go_on_from_savepoint("a"), Some(0), "a savepoint stays");
+    session.end_transaction(true);
+    session.begin_transaction();
+    assert_eq!(session.go_on_from_savepoint("a"), Some(u64::MAX));
+    let long = "ü".repeat(70);
+    session.set_savepoint(&long, 7);
+    assert_eq!(session.go_on_from_savepoint(&long), Some(7));
+    for _ in 0..MAX_SAVEPOINTS {
+        session.set_savepoint("driver", 8);
+    }
+    assert_eq!((session.go_on_from_savepoint(&long), session.go_on_from_savepoint("driver")), (Some(u64::MAX), Some(8)));
 }
 
 #[test]
