@@ -209,6 +209,12 @@ async fn rows_of_a_cursor_are_passed_over() {
     client.batch_execute("CLOSE c; DECLARE c CURSOR FOR SELECT value FROM range(0, 3) ORDER BY value").await.unwrap();
     assert_eq!(fetched("FETCH FIRST FROM c").await, "0");
     assert_eq!(error_of(&client.simple_query("MOVE ABSOLUTE 1 FROM c").await.unwrap_err()).0, "55000");
+    // The same once all rows were read.
+    for passed in ["MOVE ABSOLUTE 3 FROM c", "FETCH ABSOLUTE 1 FROM c"] {
+        client.batch_execute("ROLLBACK; BEGIN; DECLARE c CURSOR FOR SELECT value FROM range(0, 3) ORDER BY value").await.unwrap();
+        assert_eq!((moved("MOVE ALL FROM c").await, moved("MOVE ABSOLUTE 4 FROM c").await), (3, 0));
+        assert_eq!(error_of(&client.simple_query(passed).await.unwrap_err()).0, "55000", "{passed}");
+    }
     server.stop().await;
 }
 

@@ -98,13 +98,14 @@ impl Connection {
                 rows = sent.rows;
                 answer.promised = wanted - at_once;
                 if !sent.may_have_more {
-                    cursor.progress = PortalProgress::Ended;
+                    cursor.progress = PortalProgress::Ended { taken: answer.taken() };
                 } else {
                     answer.turn().pause();
                     suspended_at = (answer.promised > 0).then(|| answer.taken());
                 }
             }
             _ if resumed_at.is_some() => return Err(has_moved(&fetch.cursor).into()),
+            PortalProgress::Ended { taken } => check_forward(fetch.step, *taken)?,
             _ => {}
         }
         self.portals.insert(fetch.cursor.clone(), cursor);
@@ -120,14 +121,18 @@ impl Connection {
         let limits = self.limits();
         let mut cursor = self.begun_cursor(&passed.cursor, &limits).await?;
         let mut rows = 0;
-        if let PortalProgress::Begun(answer) = &mut cursor.progress {
-            let wanted = self.go_to(answer, passed.step, &limits).await?;
-            rows = self.pass(answer, wanted, &limits).await?;
-            if rows < wanted as u64 {
-                cursor.progress = PortalProgress::Ended;
-            } else {
-                answer.turn().pause();
+        match &mut cursor.progress {
+            PortalProgress::Begun(answer) => {
+                let wanted = self.go_to(answer, passed.step, &limits).await?;
+                rows = self.pass(answer, wanted, &limits).await?;
+                if rows < wanted as u64 {
+                    cursor.progress = PortalProgress::Ended { taken: answer.taken() };
+                } else {
+                    answer.turn().pause();
+                }
             }
+            PortalProgress::Ended { taken } => check_forward(passed.step, *taken)?,
+            _ => {}
         }
         self.portals.insert(passed.cursor.clone(), cursor);
         self.complete(&format!("MOVE {rows}"))
@@ -151,12 +156,12 @@ impl Connection {
     /// Goes to the first row of a step. Returns how many rows the step has from there.
     async fn go_to(&mut self, answer: &mut StatementRows, step: CursorStep, limits: &StatementLimits) -> Answered<usize> {
         self.pass_promised(answer, limits).await?;
+        check_forward(step, answer.taken())?;
         let (passed, rows) = match step {
             CursorStep::Next(rows) => (0, rows),
             CursorStep::All => (0, usize::MAX),
             CursorStep::Relative(row) => (row - 1, 1),
-            CursorStep::Absolute(row) if row > answer.taken() => (row - answer.taken() - 1, 1),
-            CursorStep::Absolute(_) => return Err(only_forward().into()),
+            CursorStep::Absolute(row) => (row - answer.taken() - 1, 1),
         };
         self.pass(answer, passed, limits).await?;
         Ok(rows)
@@ -186,6 +191,14 @@ impl Connection {
             Some(_) => Ok("CLOSE CURSOR"),
             None => Err(no_cursor(name).into()),
         }
+    }
+}
+
+/// Refuses a step to a row among those that were taken.
+fn check_forward(step: CursorStep, taken: usize) -> Result<(), SqlProblem> {
+    match step {
+        CursorStep::Absolute(row) if row <= taken => Err(only_forward()),
+        _ => Ok(()),
     }
 }
 

@@ -200,7 +200,7 @@ impl Connection {
         }
         let answer = match (&statement.command, &mut portal.progress) {
             (Command::Copy, _) => return self.copy_out(&running, &limits).await,
-            (Command::Rows | Command::Show { .. } | Command::ShowAll, PortalProgress::Ended) => {
+            (Command::Rows | Command::Show { .. } | Command::ShowAll, PortalProgress::Ended { .. }) => {
                 self.complete(&tag(&statement, 0))?;
                 self.portals.insert(name.to_owned(), portal);
                 return Ok(());
@@ -225,7 +225,7 @@ impl Connection {
             answer.turn().pause();
             self.socket.put(PgWireBackendMessage::PortalSuspended(PortalSuspended::new()))?;
         } else {
-            portal.progress = PortalProgress::Ended;
+            portal.progress = PortalProgress::Ended { taken: answer.taken() };
             self.complete(&tag(&statement, sent.rows))?;
         }
         self.portals.insert(name.to_owned(), portal);

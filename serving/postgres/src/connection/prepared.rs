@@ -76,7 +76,10 @@ pub(super) enum PortalProgress {
     Fetching {
         taken: usize,
     },
-    Ended,
+    /// It had so many rows.
+    Ended {
+        taken: usize,
+    },
 }
 
 impl PortalProgress {
