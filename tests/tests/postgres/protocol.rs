@@ -148,7 +148,7 @@ async fn the_rows_of_a_fetch_are_sent_in_parts_to_who_asks_for_parts() {
     transaction.batch_execute("DECLARE c CURSOR FOR SELECT value FROM range(0, 20) ORDER BY value").await.unwrap();
     let (five, rest) = (transaction.prepare("FETCH 5 FROM c").await.unwrap(), transaction.prepare("FETCH ALL FROM c").await.unwrap());
     let portal = transaction.bind(&five, &[]).await.unwrap();
-    for expected in [&[0, 1][..], &[2, 3], &[4]] {
+    for expected in [&[0, 1][..], &[2, 3], &[4], &[], &[]] {
         assert_eq!(part(&portal, 2).await.unwrap(), expected);
     }
     // What is fetched next comes after all five, however many of them were read.

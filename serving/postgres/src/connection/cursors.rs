@@ -55,9 +55,9 @@ impl Connection {
         self.complete("DECLARE CURSOR")
     }
 
-    /// Sends the next rows of a cursor. Returns where the cursor stands if the client asked for fewer rows at a time
-    /// than FETCH has: it may ask for the rest.
-    pub(super) async fn fetch(&mut self, fetch: &Fetch, by: FetchedBy) -> Answered<Option<usize>> {
+    /// Sends the next rows of a cursor. Returns how far FETCH itself is: if the client asked for fewer rows at a time than
+    /// it has, the client may ask for the rest.
+    pub(super) async fn fetch(&mut self, fetch: &Fetch, by: FetchedBy) -> Answered<PortalProgress> {
         let limits = self.limits();
         let mut cursor = self.begun_cursor(&fetch.cursor, &limits).await?;
         let of_answer = match &cursor.progress {
@@ -109,11 +109,12 @@ impl Connection {
             _ => {}
         }
         self.portals.insert(fetch.cursor.clone(), cursor);
-        match suspended_at {
-            Some(_) => self.socket.put(PgWireBackendMessage::PortalSuspended(PortalSuspended::new()))?,
-            None => self.complete(&format!("FETCH {rows}"))?,
+        if let Some(taken) = suspended_at {
+            self.socket.put(PgWireBackendMessage::PortalSuspended(PortalSuspended::new()))?;
+            return Ok(PortalProgress::Fetching { taken });
         }
-        Ok(suspended_at)
+        self.complete(&format!("FETCH {rows}"))?;
+        Ok(PortalProgress::Ended { taken: rows as usize })
     }
 
     /// Passes over the next rows of a cursor.

@@ -179,14 +179,16 @@ impl Connection {
             Command::Fetch(fetch) => {
                 let resumed_at = match portal.progress {
                     PortalProgress::Fetching { taken } => Some(taken),
+                    PortalProgress::Ended { .. } => {
+                        self.portals.insert(name.to_owned(), portal);
+                        return self.complete("FETCH 0");
+                    }
                     _ => None,
                 };
                 let (formats, shown) = (portal.formats.clone(), portal.prepared.shown.clone());
                 let by = FetchedBy::Portal { formats, shown, max_rows: max_rows.max(0) as usize, resumed_at };
-                if let Some(taken) = self.fetch(fetch, by).await? {
-                    portal.progress = PortalProgress::Fetching { taken };
-                    self.portals.insert(name.to_owned(), portal);
-                }
+                portal.progress = self.fetch(fetch, by).await?;
+                self.portals.insert(name.to_owned(), portal);
                 return Ok(());
             }
             Command::Move(step) => return self.move_cursor(step).await,

@@ -76,7 +76,7 @@ pub(super) enum PortalProgress {
     Fetching {
         taken: usize,
     },
-    /// It had so many rows.
+    /// It had so many rows; of a FETCH, its last part had.
     Ended {
         taken: usize,
     },
