@@ -1,7 +1,7 @@
 //! A time plus or minus an interval whose days and months are those of a zone, and the time at which the clocks of the
 //! zone show a local time, as PostgreSQL computes them. Arrow's own arithmetic and casts fail where the zone has the
-//! local time twice or not at all. `plan/session_zone.rs` and `plan/named_zones.rs` decide where they are used. They have
-//! no names in SQL.
+//! local time twice or not at all. `plan/session_zone.rs` and `plan/named_zones.rs` decide where they are used. They
+//! have no names in SQL.
 
 use std::sync::Arc;
 

@@ -55,8 +55,8 @@ impl Connection {
         self.complete("DECLARE CURSOR")
     }
 
-    /// Sends the next rows of a cursor. Returns how far FETCH itself is: if the client asked for fewer rows at a time than
-    /// it has, the client may ask for the rest.
+    /// Sends the next rows of a cursor. Returns how far FETCH itself is: if the client asked for fewer rows at a time
+    /// than it has, the client may ask for the rest.
     pub(super) async fn fetch(&mut self, fetch: &Fetch, by: FetchedBy) -> Answered<PortalProgress> {
         let limits = self.limits();
         let mut cursor = self.begun_cursor(&fetch.cursor, &limits).await?;
