@@ -40,8 +40,9 @@ const MOST_SUBSCRIBERS: usize = 256;
 const MOST_CONNECTIONS: usize = 2 * MOST_SUBSCRIBERS;
 /// This many events may be listened for at a time.
 const MOST_LISTENERS: usize = 4_096;
-/// On a connection: as many events as wait for their records at a node, and its layers.
-const MOST_STREAMS: u32 = 1_100;
+/// On a connection: the layers, as many events as wait for their records at a node (1,024), and those that it asks about
+/// while no client waits any more (512).
+const MOST_STREAMS: u32 = 1_600;
 /// This many connections may be on their way to being encrypted.
 const MOST_HANDSHAKES: usize = 64;
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);

@@ -1,18 +1,23 @@
 //! Passes on what workers made of single events between processes: the one that appends an event asks those whose
 //! workers may have its partition.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use event_log::{NewRecord, TopicPartition};
 use feed::{AwaitDecision, DecidingSink, DecisionListener, DecisionRequest, DecisionSubscription, EventDecision, WorkerDecisions};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tracing::debug;
 use types::vector::Offset;
 
 use crate::Sinks;
 use crate::outcomes::{DecidedBatch, Outcomes, Provenance, SinkRecords, batch_with};
+
+/// This many events are asked about whose clients wait no longer. Their streams take room on the connections to other
+/// processes, which the events of other clients need.
+static UNANSWERED: Semaphore = Semaphore::const_new(512);
 
 /// Receives what is decided about an event in another process.
 pub(crate) type DecisionElsewhere = oneshot::Receiver<Arc<DecidedBatch>>;
@@ -32,15 +37,16 @@ impl WorkerDecisions for Sinks {
     }
 }
 
-/// Asks the workers of other processes for what becomes of an event. It goes on if the client hangs up, so that what
-/// was made is known when the client sends the event again.
+/// Asks the workers of other processes for what becomes of an event. It goes on if the client hangs up or waits no
+/// longer, unless that holds for too many, so that what was made is known when the client sends the event again.
 pub(crate) fn ask_elsewhere(outcomes: &Outcomes, listeners: Vec<DecisionListener>, event: DecisionRequest) -> Option<DecisionElsewhere> {
     if listeners.is_empty() {
         return None;
     }
-    let (outcomes, (found, elsewhere)) = (outcomes.clone(), oneshot::channel());
+    let (outcomes, (mut found, elsewhere)) = (outcomes.clone(), oneshot::channel());
     tokio::spawn(async move {
-        if let Some(decision) = first_decision(listeners, &event).await {
+        let decision = while_asked(first_decision(listeners, &event), found.closed(), &UNANSWERED).await;
+        if let Some(decision) = decision {
             let batch = Arc::new(batch_of(&event, decision));
             outcomes.note_events(&batch);
             // The client may be gone.
@@ -48,6 +54,22 @@ pub(crate) fn ask_elsewhere(outcomes: &Outcomes, listeners: Vec<DecisionListener
         }
     });
     Some(elsewhere)
+}
+
+/// Waits for a decision, with a permit once the client waits no longer. `None` also if there is no permit left.
+async fn while_asked<T>(
+    decision: impl Future<Output = Option<T>>,
+    client_left: impl Future<Output = ()>,
+    unanswered: &Semaphore,
+) -> Option<T> {
+    let mut decision = pin!(decision);
+    tokio::select! {
+        biased;
+        decided = &mut decision => return decided,
+        () = client_left => {}
+    }
+    let _permit = unanswered.try_acquire().ok()?;
+    decision.await
 }
 
 /// Whoever has the partition answers. The others are not waited for any more.

@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
+use std::future::{pending, ready};
 
 use bytes::Bytes;
+use futures::FutureExt;
 
 use super::*;
 use crate::outcomes::RecordRequest;
@@ -64,4 +66,19 @@ fn an_event_is_known_when_it_is_sent_again_whichever_process_decided_it() {
         let first = outcomes.first(&asked(id), &elsewhere(16), Offset(16));
         assert_eq!(first.map(|first| first.offset), Some(Offset(offset)), "{id}");
     }
+}
+
+#[test]
+fn events_whose_clients_wait_no_longer_are_asked_about_up_to_a_limit() {
+    let unanswered = Semaphore::new(1);
+    let (decide, decided) = oneshot::channel::<i32>();
+    let mut first = pin!(while_asked(async { decided.await.ok() }, ready(()), &unanswered));
+    assert_eq!(first.as_mut().now_or_never(), None);
+    let another = while_asked(pending::<Option<i32>>(), ready(()), &unanswered);
+    assert_eq!(another.now_or_never(), Some(None), "there is one already");
+    let of_waiting_client = while_asked(ready(Some(2)), pending(), &unanswered);
+    assert_eq!(of_waiting_client.now_or_never(), Some(Some(2)));
+    decide.send(1).unwrap();
+    assert_eq!(first.now_or_never(), Some(Some(1)));
+    assert_eq!(unanswered.available_permits(), 1);
 }
