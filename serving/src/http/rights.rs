@@ -123,7 +123,7 @@ fn needs<'a>(path: Option<&str>, name: &'a str) -> Needs<'a> {
     }
 }
 
-/// Whether a caller sees the names and errors in `/readyz`.
+/// Whether a caller sees the names and errors in `/readyz`, and which workers are not reached.
 pub(super) fn sees_details(principal: &Principal) -> bool {
     may(principal, Action::Read, Object::Process)
 }

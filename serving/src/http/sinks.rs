@@ -27,6 +27,7 @@ use super::event_texts::event_texts;
 use super::events::{not_appended, record_of};
 use super::input::{Body, Json, Name, json_bytes, parameters};
 use super::problem::HttpProblem;
+use super::rights::sees_details;
 use crate::node::Node;
 use crate::read_view::ReadView;
 use crate::scoring::{EventOutcome, RepeatedEvent, Scorer, StoredEvent};
@@ -95,7 +96,7 @@ async fn score_event(app: App, principal: Arc<Principal>, name: String, options:
         false => ask(&app.node.acting_for(principal), scorer, (sink, plan), &event).await,
         true => {
             allow(&principal, Action::Append, Object::Stream(&plan.stream.name))?;
-            store(&app, scorer, sink, event, options.within).await
+            store(&app, scorer, &principal, (sink, event), options.within).await
         }
     }
 }
@@ -118,11 +119,17 @@ async fn ask(
     Ok(answer(scored.outcome.name(), scored.outcome.row(), &[("meta", meta)]))
 }
 
-async fn store(app: &App, scorer: &Arc<dyn Scorer>, sink: &LiveSink, event: NewRecord, within: Duration) -> Result<Response, HttpProblem> {
+async fn store(
+    app: &App,
+    scorer: &Arc<dyn Scorer>,
+    principal: &Principal,
+    (sink, event): (&LiveSink, NewRecord),
+    within: Duration,
+) -> Result<Response, HttpProblem> {
     let Ok(_permit) = app.scored.try_acquire() else {
         return Err(HttpProblem::plain(StatusCode::TOO_MANY_REQUESTS, "too many events wait for their records: try again"));
     };
-    let elsewhere = scorer.listen(sink).await?;
+    let elsewhere = scorer.listen(sink).await.map_err(|error| without_workers(error, principal))?;
     let stored = scorer.append(sink, event, elsewhere, within).await.map_err(not_appended)?;
     let mut position = Vector::new();
     position.set(stored.partition.clone(), stored.offset.next());
@@ -149,6 +156,16 @@ async fn store(app: &App, scorer: &Arc<dyn Scorer>, sink: &LiveSink, event: NewR
         others.extend(repeated(sink, &stored)?);
     }
     Ok(answer(outcome.name(), first.map_or(outcome, |first| &first.outcome).row(), &others))
+}
+
+/// Why a worker is not reached names it, its address and the token of this node: only who may read the process learns
+/// that.
+fn without_workers(error: Error, principal: &Principal) -> Error {
+    if sees_details(principal) {
+        return error;
+    }
+    let plain = Error::new(error.kind(), error.message());
+    error.context().iter().cloned().fold(plain, |plain, (key, value)| plain.with(key, value))
 }
 
 /// What an answer says of the event that a duplicate repeats: what became of it, or where its record is.

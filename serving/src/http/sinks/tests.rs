@@ -2,15 +2,17 @@ use std::future::ready;
 use std::sync::Mutex;
 use std::thread;
 
-use catalog::DefinitionKind;
+use access::{Authenticator, Keyring, NewToken, new_token};
+use catalog::{DefinitionKind, Role};
 use engine::parameters::UsedParameters;
 use feed::DecisionListener;
 use futures::future::BoxFuture;
 use types::vector::{Offset, PartitionId};
 
 use super::*;
-use crate::harness::{Harness, event};
-use crate::http::tests::Client;
+use crate::harness::{Harness, NOW, event};
+use crate::http::Protection;
+use crate::http::tests::{Client, Reply};
 use crate::scoring::Scored;
 
 /// Leaves every event out, and notes on which threads it is asked to append.
@@ -41,10 +43,12 @@ impl Scorer for ThreadNotingScorer {
     }
 }
 
+const SCORED: &str = "CREATE SINK scored WITH (topic = 'scored') AS SELECT p.id FROM payments p";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_short_event_that_is_stored_does_not_wait_for_the_threads_for_longer_queries() {
     let harness = Harness::filled().await;
-    harness.define(DefinitionKind::Sink, "scored", "CREATE SINK scored WITH (topic = 'scored') AS SELECT p.id FROM payments p").await;
+    harness.define(DefinitionKind::Sink, "scored", SCORED).await;
     let node = harness.node.clone();
     let scorer = Arc::new(ThreadNotingScorer::default());
     node.attach_scorer(scorer.clone());
@@ -56,4 +60,68 @@ async fn a_short_event_that_is_stored_does_not_wait_for_the_threads_for_longer_q
     }
     let threads = scorer.threads.lock().unwrap();
     assert_eq!(threads.iter().map(|thread| thread == "queries").collect::<Vec<_>>(), [false, true]);
+}
+
+/// A node whose workers are in another process.
+struct ScorerElsewhere {
+    are_unreached: bool,
+}
+
+impl Scorer for ScorerElsewhere {
+    fn score<'a>(&'a self, _: &'a ReadView, _: &'a LiveSink, _: &'a NewRecord) -> BoxFuture<'a, Result<Scored>> {
+        Box::pin(ready(Err(Error::internal("only stored events are scored here"))))
+    }
+
+    fn listen<'a>(&'a self, _: &'a LiveSink) -> BoxFuture<'a, Result<Vec<DecisionListener>>> {
+        let unreached = || {
+            let refused = Error::forbidden("\"node\" may not read the process").with("worker", "w1");
+            Error::unavailable("only 1 of the partitions").caused_by(refused).with("help", "send it elsewhere")
+        };
+        Box::pin(ready(if self.are_unreached { Err(unreached()) } else { Ok(Vec::new()) }))
+    }
+
+    fn append<'a>(&'a self, _: &'a LiveSink, _: NewRecord, _: Vec<DecisionListener>, _: Duration) -> BoxFuture<'a, Result<StoredEvent>> {
+        Box::pin(ready(Err(Error::internal("nothing is appended here"))))
+    }
+}
+
+/// Requires a token.
+struct SinkServer {
+    client: Client,
+    keyring: Keyring,
+}
+
+impl SinkServer {
+    async fn new(scorer: Arc<dyn Scorer>) -> SinkServer {
+        let harness = Harness::filled().await;
+        harness.define(DefinitionKind::Sink, "scored", SCORED).await;
+        let node = harness.node.clone();
+        node.attach_scorer(scorer);
+        let keyring = Keyring::new().unwrap();
+        let authenticator = Authenticator { is_required: true, keyring: keyring.clone(), issuer: None, clock: Arc::new(|| NOW) };
+        let protection = Protection { authenticator, public: Arc::default(), tls: None, hosts: Arc::default() };
+        SinkServer { client: Client::protected(harness, node, protection).await, keyring }
+    }
+
+    /// Stores an event by a token of this role.
+    async fn store(&self, role: Role) -> Reply {
+        let (views, streams, created_by) = (Vec::new(), Vec::new(), "tests".to_owned());
+        let (text, record) = new_token(NewToken { name: "ann".to_owned(), role, views, streams, created_by, expires_at: None }, 0).unwrap();
+        self.keyring.set(vec![record]);
+        let (headers, body) = (format!("authorization: Bearer {text}\r\n"), event("e1", "2026-03-01T00:00:00Z", "d", "1", "ok"));
+        self.client.send("POST", "/v1/sinks/scored?store=true", &headers, body.as_bytes()).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn which_workers_are_not_reached_is_for_those_who_may_read_the_process() {
+    let server = SinkServer::new(Arc::new(ScorerElsewhere { are_unreached: true })).await;
+    for (role, expected) in [
+        (Role::Admin, "only 1 of the partitions: \"node\" may not read the process (worker: w1)"),
+        (Role::Writer, "only 1 of the partitions"),
+    ] {
+        let reply = server.store(role).await;
+        assert_eq!(reply.problem(), (503, expected.to_owned()), "{role}");
+        assert_eq!(reply.json()["help"], "send it elsewhere");
+    }
 }
