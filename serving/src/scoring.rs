@@ -94,7 +94,7 @@ pub enum EventOutcome {
     /// The event is dated too far ahead.
     DeadLetter,
     /// The sink has not begun, because a view of it is being built; or its record was put out before the worker that
-    /// answers had the partition.
+    /// answers had the partition; or the caller may not have the right to it.
     Unknown,
 }
 

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use committed::registry::LiveSink;
 use definitions::Features;
 use engine::events::Decoder;
+use engine::parameters::UsedParameters;
 use engine::sinks::SinkPlan;
 use event_log::NewRecord;
 use serde_json::{Value, json};
@@ -131,6 +132,7 @@ async fn store(
     };
     let elsewhere = scorer.listen(sink).await.map_err(|error| without_workers(error, principal))?;
     let stored = scorer.append(sink, event, elsewhere, within).await.map_err(not_appended)?;
+    let stored = without_other_version(stored, sink, principal);
     let mut position = Vector::new();
     position.set(stored.partition.clone(), stored.offset.next());
     let Some(outcome) = &stored.outcome else {
@@ -166,6 +168,15 @@ fn without_workers(error: Error, principal: &Principal) -> Error {
     }
     let plain = Error::new(error.kind(), error.message());
     error.context().iter().cloned().fold(plain, |plain, (key, value)| plain.with(key, value))
+}
+
+/// The caller has the right to what this version of the sink reads. A worker may have decided by another one, which may
+/// have joined other views: what that made is for those who may read everything.
+fn without_other_version(stored: StoredEvent, sink: &LiveSink, principal: &Principal) -> StoredEvent {
+    if stored.outcome.is_none() || stored.version == sink.version || may(principal, Action::Read, Object::Process) {
+        return stored;
+    }
+    StoredEvent { outcome: Some(EventOutcome::Unknown), parameters: UsedParameters::new(), ..stored }
 }
 
 /// What an answer says of the event that a duplicate repeats: what became of it, or where its record is.

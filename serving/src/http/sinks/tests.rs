@@ -4,7 +4,6 @@ use std::thread;
 
 use access::{Authenticator, Keyring, NewToken, new_token};
 use catalog::{DefinitionKind, Role};
-use engine::parameters::UsedParameters;
 use feed::DecisionListener;
 use futures::future::BoxFuture;
 use types::vector::{Offset, PartitionId};
@@ -62,9 +61,10 @@ async fn a_short_event_that_is_stored_does_not_wait_for_the_threads_for_longer_q
     assert_eq!(threads.iter().map(|thread| thread == "queries").collect::<Vec<_>>(), [false, true]);
 }
 
-/// A node whose workers are in another process.
+/// A node whose workers are in another process, and make the records by this version of the sink.
 struct ScorerElsewhere {
     are_unreached: bool,
+    version: u32,
 }
 
 impl Scorer for ScorerElsewhere {
@@ -81,7 +81,14 @@ impl Scorer for ScorerElsewhere {
     }
 
     fn append<'a>(&'a self, _: &'a LiveSink, _: NewRecord, _: Vec<DecisionListener>, _: Duration) -> BoxFuture<'a, Result<StoredEvent>> {
-        Box::pin(ready(Err(Error::internal("nothing is appended here"))))
+        Box::pin(ready(Ok(StoredEvent {
+            partition: PartitionId::new("payments", 0),
+            offset: Offset(0),
+            version: self.version,
+            parameters: UsedParameters::from([("most".into(), 1)]),
+            outcome: Some(EventOutcome::Scored(Bytes::from_static(b"{\"id\":\"e1\"}"))),
+            first: None,
+        })))
     }
 }
 
@@ -115,7 +122,7 @@ impl SinkServer {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn which_workers_are_not_reached_is_for_those_who_may_read_the_process() {
-    let server = SinkServer::new(Arc::new(ScorerElsewhere { are_unreached: true })).await;
+    let server = SinkServer::new(Arc::new(ScorerElsewhere { are_unreached: true, version: 1 })).await;
     for (role, expected) in [
         (Role::Admin, "only 1 of the partitions: \"node\" may not read the process (worker: w1)"),
         (Role::Writer, "only 1 of the partitions"),
@@ -123,5 +130,21 @@ async fn which_workers_are_not_reached_is_for_those_who_may_read_the_process() {
         let reply = server.store(role).await;
         assert_eq!(reply.problem(), (503, expected.to_owned()), "{role}");
         assert_eq!(reply.json()["help"], "send it elsewhere");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_of_another_version_of_the_sink_is_for_those_who_may_read_everything() {
+    for version in [1, 2] {
+        let server = SinkServer::new(Arc::new(ScorerElsewhere { are_unreached: false, version })).await;
+        let meta = json!({ "sink": format!("scored@{version}"), "parameters": { "most": 1 } });
+        let scored = json!({ "status": "scored", "row": { "id": "e1" }, "meta": meta });
+        let unknown = json!({ "status": "unknown", "row": null, "meta": { "sink": "scored@2" } });
+        for (role, expected) in [(Role::Admin, &scored), (Role::Writer, if version == 1 { &scored } else { &unknown })] {
+            let mut answer = server.store(role).await.json();
+            let position = answer.as_object_mut().unwrap().remove("position");
+            assert!(position.is_some(), "{role}, version {version}: {answer}");
+            assert_eq!(answer, *expected, "{role}");
+        }
     }
 }
