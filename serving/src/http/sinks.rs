@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use access::{Action, Object, Principal, allow, may};
 use axum::Extension;
@@ -130,8 +130,11 @@ async fn store(
     let Ok(_permit) = app.scored.try_acquire() else {
         return Err(HttpProblem::plain(StatusCode::TOO_MANY_REQUESTS, "too many events wait for their records: try again"));
     };
+    let begun = Instant::now();
     let elsewhere = scorer.listen(sink).await.map_err(|error| without_workers(error, principal))?;
-    let stored = scorer.append(sink, event, elsewhere, within).await.map_err(not_appended)?;
+    // An answer after the limit of the request would not say that the event is stored.
+    let left = within.min(MOST_PATIENCE.saturating_sub(begun.elapsed()));
+    let stored = scorer.append(sink, event, elsewhere, left).await.map_err(not_appended)?;
     let stored = without_other_version(stored, sink, principal);
     let mut position = Vector::new();
     position.set(stored.partition.clone(), stored.offset.next());

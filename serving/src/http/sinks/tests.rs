@@ -65,6 +65,16 @@ async fn a_short_event_that_is_stored_does_not_wait_for_the_threads_for_longer_q
 struct ScorerElsewhere {
     are_unreached: bool,
     version: u32,
+    /// How long they take to listen.
+    listening: Duration,
+    /// How long it was asked to wait for a record.
+    within: Mutex<Option<Duration>>,
+}
+
+impl ScorerElsewhere {
+    fn new() -> ScorerElsewhere {
+        ScorerElsewhere { are_unreached: false, version: 1, listening: Duration::ZERO, within: Mutex::default() }
+    }
 }
 
 impl Scorer for ScorerElsewhere {
@@ -77,10 +87,20 @@ impl Scorer for ScorerElsewhere {
             let refused = Error::forbidden("\"node\" may not read the process").with("worker", "w1");
             Error::unavailable("only 1 of the partitions").caused_by(refused).with("help", "send it elsewhere")
         };
-        Box::pin(ready(if self.are_unreached { Err(unreached()) } else { Ok(Vec::new()) }))
+        Box::pin(async move {
+            tokio::time::sleep(self.listening).await;
+            if self.are_unreached { Err(unreached()) } else { Ok(Vec::new()) }
+        })
     }
 
-    fn append<'a>(&'a self, _: &'a LiveSink, _: NewRecord, _: Vec<DecisionListener>, _: Duration) -> BoxFuture<'a, Result<StoredEvent>> {
+    fn append<'a>(
+        &'a self,
+        _: &'a LiveSink,
+        _: NewRecord,
+        _: Vec<DecisionListener>,
+        within: Duration,
+    ) -> BoxFuture<'a, Result<StoredEvent>> {
+        *self.within.lock().unwrap() = Some(within);
         Box::pin(ready(Ok(StoredEvent {
             partition: PartitionId::new("payments", 0),
             offset: Offset(0),
@@ -112,17 +132,21 @@ impl SinkServer {
 
     /// Stores an event by a token of this role.
     async fn store(&self, role: Role) -> Reply {
+        self.store_at("/v1/sinks/scored?store=true", role).await
+    }
+
+    async fn store_at(&self, path: &str, role: Role) -> Reply {
         let (views, streams, created_by) = (Vec::new(), Vec::new(), "tests".to_owned());
         let (text, record) = new_token(NewToken { name: "ann".to_owned(), role, views, streams, created_by, expires_at: None }, 0).unwrap();
         self.keyring.set(vec![record]);
         let (headers, body) = (format!("authorization: Bearer {text}\r\n"), event("e1", "2026-03-01T00:00:00Z", "d", "1", "ok"));
-        self.client.send("POST", "/v1/sinks/scored?store=true", &headers, body.as_bytes()).await
+        self.client.send("POST", path, &headers, body.as_bytes()).await
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn which_workers_are_not_reached_is_for_those_who_may_read_the_process() {
-    let server = SinkServer::new(Arc::new(ScorerElsewhere { are_unreached: true, version: 1 })).await;
+    let server = SinkServer::new(Arc::new(ScorerElsewhere { are_unreached: true, ..ScorerElsewhere::new() })).await;
     for (role, expected) in [
         (Role::Admin, "only 1 of the partitions: \"node\" may not read the process (worker: w1)"),
         (Role::Writer, "only 1 of the partitions"),
@@ -136,7 +160,7 @@ async fn which_workers_are_not_reached_is_for_those_who_may_read_the_process() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_of_another_version_of_the_sink_is_for_those_who_may_read_everything() {
     for version in [1, 2] {
-        let server = SinkServer::new(Arc::new(ScorerElsewhere { are_unreached: false, version })).await;
+        let server = SinkServer::new(Arc::new(ScorerElsewhere { version, ..ScorerElsewhere::new() })).await;
         let meta = json!({ "sink": format!("scored@{version}"), "parameters": { "most": 1 } });
         let scored = json!({ "status": "scored", "row": { "id": "e1" }, "meta": meta });
         let unknown = json!({ "status": "unknown", "row": null, "meta": { "sink": "scored@2" } });
@@ -146,5 +170,18 @@ async fn a_record_of_another_version_of_the_sink_is_for_those_who_may_read_every
             assert!(position.is_some(), "{role}, version {version}: {answer}");
             assert_eq!(answer, *expected, "{role}");
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_is_waited_for_no_longer_than_is_left_once_the_workers_listen() {
+    let listening = Duration::from_millis(20);
+    let scorer = Arc::new(ScorerElsewhere { listening, ..ScorerElsewhere::new() });
+    let server = SinkServer::new(scorer.clone()).await;
+    for (milliseconds, most) in [(25_000, MOST_PATIENCE - listening), (100, Duration::from_millis(100))] {
+        let reply = server.store_at(&format!("/v1/sinks/scored?store=true&timeout_ms={milliseconds}"), Role::Admin).await;
+        assert_eq!(reply.status, 200, "{}", reply.head);
+        let within = scorer.within.lock().unwrap().take().unwrap();
+        assert!(within <= most, "{within:?} of {milliseconds} ms");
     }
 }
