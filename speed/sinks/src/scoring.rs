@@ -112,7 +112,11 @@ impl Sinks {
     }
 
     async fn are_all(&self, topic: &Arc<str>, partitions: &BTreeSet<i32>) -> Result<bool> {
-        Ok(!partitions.is_empty() && partitions.len() == self.partition_count(topic).await?)
+        if partitions.is_empty() {
+            return Ok(false);
+        }
+        let count = self.partition_count(topic).await?;
+        Ok(count > 0 && (0_i32..).take(count).all(|partition| partitions.contains(&partition)))
     }
 
     async fn append_and_wait(

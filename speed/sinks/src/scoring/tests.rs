@@ -42,3 +42,23 @@ async fn an_event_in_a_topic_that_its_stream_has_left_is_not_said_to_be_stored()
     assert_eq!(append("paymnets").await.map(drop).unwrap_err().kind(), ErrorKind::Unavailable);
     append("payments").await.map(drop).unwrap();
 }
+
+/// A topic may have more partitions by now than this process knows, or have been made anew with fewer.
+#[tokio::test]
+async fn all_partitions_are_reached_when_each_that_is_known_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = event_log::open(&format!("file://{}", folder.path().display()), &Default::default()).await.unwrap();
+    log.create_topic("pay", 2).await.unwrap();
+    let settings = SinkSettings { group: "basestream".into(), partitions: 1, max_future: Duration::ZERO };
+    let catalog = Catalog::open("sqlite::memory:").await.unwrap();
+    let sinks = Sinks::new(watch::channel(None).1, log, catalog, Functions::standard(), settings);
+    for (topic, reached, expected) in [
+        ("pay", vec![0, 1], true),
+        ("pay", vec![0, 1, 2], true),
+        ("pay", vec![0, 2], false),
+        ("pay", vec![], false),
+        ("nothing", vec![], false),
+    ] {
+        assert_eq!(sinks.are_all(&topic.into(), &reached.iter().copied().collect()).await.unwrap(), expected, "{topic}: {reached:?}");
+    }
+}
