@@ -209,9 +209,11 @@ impl Service {
         let full = || Error::unavailable(format!("{MOST_LISTENERS} events are listened for already"));
         let permit = self.listeners.clone().try_acquire_owned().map_err(|_| full())?;
         let said = deciding::begin(decisions, request.into_inner()).await?;
+        let authenticator = self.offer.authenticator.clone();
         let said = said.map(move |said| {
             let _permit = &permit;
-            said.map_err(|error| status(&error))
+            // The node may have lost its right since it began.
+            authenticator.check_still_valid(&principal).and(said).map_err(|error| status(&error))
         });
         Ok(said.take_until(self.stop.clone().cancelled_owned()).boxed())
     }

@@ -336,3 +336,22 @@ async fn decisions_are_for_those_who_may_read_everything() {
         assert_eq!(listener.err().map(|error| error.kind()), expected);
     }
 }
+
+#[tokio::test]
+async fn a_node_whose_token_was_revoked_meanwhile_learns_no_decision() {
+    let keyring = Keyring::new().unwrap();
+    let (role, created_by) = (Role::Reader, "tests".to_owned());
+    let new = NewToken { name: "node".to_owned(), role, views: Vec::new(), streams: Vec::new(), created_by, expires_at: None };
+    let (token, record) = new_token(new, 0).unwrap();
+    keyring.set(vec![record]);
+    let decisions = FakeDecisions(broadcast::Sender::new(16));
+    let process = Process::start_with(&worker(), "127.0.0.1:0", Some(Arc::new(decisions.clone())), Some(keyring.clone())).await;
+    let node = Node::follow_as(&process.address, Credentials { token: Some(token), tls: None });
+    node.is_followed(true).await;
+    let listener = node.links.listen(&"t".into()).await.pop().unwrap().unwrap();
+    keyring.set(Vec::new());
+    decisions.0.send(Offset(1)).unwrap();
+    let refused = listener.decision(&request(1)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unauthenticated, "{refused}");
+    process.end().await;
+}
