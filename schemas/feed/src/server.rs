@@ -40,8 +40,9 @@ const MOST_SUBSCRIBERS: usize = 256;
 const MOST_CONNECTIONS: usize = 2 * MOST_SUBSCRIBERS;
 /// This many events may be listened for at a time.
 const MOST_LISTENERS: usize = 4_096;
-/// On a connection: the layers, as many events as wait for their records at a node (1,024), and those that it asks about
-/// while no client waits any more (512).
+/// On a connection: the layers, as many events as wait for their records at a node (1,024), and those that it asks
+/// about while no client waits any more (512). As many may be given up before this process has come to them; by default
+/// a connection is closed after 20.
 const MOST_STREAMS: u32 = 1_600;
 /// This many connections may be on their way to being encrypted.
 const MOST_HANDSHAKES: usize = 64;
@@ -107,6 +108,7 @@ pub fn serve(offer: Offer, bound: FeedListener, stop: CancellationToken) -> Join
     threads::QUERIES.spawn(async move {
         Server::builder()
             .max_concurrent_streams(MOST_STREAMS)
+            .http2_max_pending_accept_reset_streams(Some(MOST_STREAMS as usize))
             .http2_keepalive_interval(Some(ALIVE_EVERY))
             .http2_keepalive_timeout(Some(ALIVE_WITHIN))
             .add_service(FlightServiceServer::new(service).max_encoding_message_size(usize::MAX))

@@ -355,3 +355,36 @@ async fn a_node_whose_token_was_revoked_meanwhile_learns_no_decision() {
     assert_eq!(refused.kind(), ErrorKind::Unauthenticated, "{refused}");
     process.end().await;
 }
+
+/// As when the worker's process is busy, and clients of the node hang up.
+#[tokio::test]
+async fn a_node_is_not_cut_off_when_it_gives_up_many_events_at_once() {
+    let (fresh, decisions) = (worker(), FakeDecisions(broadcast::Sender::new(16)));
+    let process = Process::start_with(&fresh, "127.0.0.1:0", Some(Arc::new(decisions)), None).await;
+    let node = Node::follow(&process.address);
+    node.is_followed(true).await;
+    let since = node.links.all()[0].since;
+    let threads = std::thread::available_parallelism().map_or(2, |threads| threads.get());
+    let (begins, begun) = std::sync::mpsc::channel();
+    let busy: Vec<_> = (0..2 * threads)
+        .map(|_| {
+            let (release, released) = std::sync::mpsc::channel::<()>();
+            let begins = begins.clone();
+            drop(types::threads::QUERIES.spawn(async move { begins.send(()).is_ok() && released.recv().is_err() }));
+            release
+        })
+        .collect();
+    // Each thread that serves nodes holds one of them.
+    assert_eq!(begun.iter().take(threads).count(), threads);
+    let topic: Arc<str> = "t".into();
+    let asked = (0..100).map(|_| tokio::time::timeout(Duration::from_millis(200), node.links.listen(&topic)));
+    assert!(join_all(asked).await.iter().all(|asked| asked.is_err()));
+    // That they were given up reaches the process as well before it goes on.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    drop(busy);
+    fresh.publish(layer(0, 3), []);
+    node.reads("s/0:3").await;
+    node.links.listen(&topic).await.pop().unwrap().unwrap();
+    assert_eq!(node.links.all()[0].since, since, "it began again");
+    process.end().await;
+}
