@@ -11,7 +11,7 @@ use access::{audit, local_user};
 use clap::{Args, Parser, Subcommand};
 use committed::damage::with_help;
 use engine::functions::Functions;
-use types::{Error, ErrorKind, Result};
+use types::{Error, ErrorKind, Result, threads};
 
 use crate::installation::Installation;
 use crate::output::Printer;
@@ -230,9 +230,10 @@ fn usage_error(error: &clap::Error) -> Error {
 
 fn run(cli: Cli, functions: Functions) -> Result<Done> {
     logging::start(cli.global.log_level.as_deref(), cli.global.log_format, logged(&cli.command))?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
     // Planning recurses to the depth of a SELECT.
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build();
-    let runtime = runtime.map_err(|error| Error::from(error).with("while", "starting"))?;
+    runtime.enable_all().thread_stack_size(8 << 20).on_thread_start(threads::shorten_slice);
+    let runtime = runtime.build().map_err(|error| Error::from(error).with("while", "starting"))?;
     let context = Context { config: cli.global.config, output: Printer { json: cli.global.json }, functions };
     let change = change(&cli.command);
     let done = runtime.block_on(dispatch(&context, cli.command));

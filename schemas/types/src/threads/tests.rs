@@ -30,6 +30,25 @@ async fn each_group_is_as_nice_as_it_says_and_the_others_keep_theirs() {
     assert_eq!(niceness(), of_process);
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn each_group_has_the_slice_that_it_says() {
+    let slice = || scheduling().unwrap().sched_runtime;
+    let short = std::thread::spawn(move || {
+        shorten_slice();
+        slice()
+    });
+    // Linux before 6.12 has no slices of a thread's own.
+    let is_there = short.join().unwrap() == SHORT.as_nanos() as u64;
+    let default = slice();
+    for group in ALL {
+        let expected = if is_there && group.slice == SHORT { SHORT.as_nanos() as u64 } else { default };
+        assert_eq!(group.spawn(async move { slice() }).await.unwrap(), expected, "{}", group.name);
+        let from_queries = QUERIES.spawn(async move { group.spawn_blocking(slice).await.unwrap() });
+        assert_eq!(from_queries.await.unwrap(), expected, "{}", group.name);
+    }
+}
+
 /// As when every thread that answers queries, and every one of a run, is busy.
 #[tokio::test]
 async fn a_group_works_while_all_threads_of_the_others_are_busy() {
