@@ -154,7 +154,7 @@ async fn measure(options: &Options, installed: &Installed, (meanwhile, arriving)
     let (health, other, hot) =
         tokio::try_join!(asking::ask(stretches, health), asking::ask(stretches, other), asking::ask(stretches, hot))?;
     if let Some(feed) = feed {
-        listed::check_half_of_events(address)?;
+        listed::check_half_of_events(address).await?;
         arriving.next += feed.stop().await?;
     }
     Ok(Outcome { meanwhile, health, other, hot })
