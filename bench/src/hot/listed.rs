@@ -42,8 +42,8 @@ pub(super) fn share_of_events(address: &str) -> Result<Option<f64>> {
     }
 }
 
-/// Waits until the hot key is listed while its events arrive: a busy machine takes them late. Errors unless it is listed
-/// with about half of the events.
+/// Waits until the hot key is listed while its events arrive: a busy machine takes them late. Errors unless it is
+/// listed with about half of the events.
 pub(super) async fn check_half_of_events(address: &str) -> Result<f64> {
     let began = Instant::now();
     loop {
