@@ -125,7 +125,7 @@ impl PeerSite<'_> {
         let site = SinkProject::over(&folder, topic.clone(), records, &joined_as_in_flink()).await?;
         let interval = format!("{checkpoint_s}s");
         let backlog = read_backlog(self.programs, &folder, &site, &[(INTERVAL, OsStr::new(&interval))]).await?;
-        values::check(&site.records, topic.payments, Aggregated::AcceptedBefore, OWN_COLUMNS).await?;
+        values::check(&site.records, topic.payments, Aggregated::Accepted, OWN_COLUMNS).await?;
         std::fs::remove_dir_all(&folder)?;
         site.records.delete().await?;
         Ok(backlog)
@@ -136,7 +136,7 @@ impl PeerSite<'_> {
         records.open().await?.create_topic(&records.name, PARTITIONS).await?;
         let job = json!({ "kind": "decide", "into": records.name, "checkpoint_s": checkpoint_s, "state": self.options.flink_state });
         let Reported { seconds, processor_s, peak_bytes } = self.flink.run(&folder, topic, &job, TIMEOUT)?;
-        values::check(&records, topic.payments, Aggregated::DatedBefore, FLINK_COLUMNS).await?;
+        values::check(&records, topic.payments, Aggregated::Dated, FLINK_COLUMNS).await?;
         std::fs::remove_dir_all(&folder)?;
         records.delete().await?;
         let events = topic.payments.records;
@@ -169,7 +169,7 @@ impl PeerSite<'_> {
         let tail = Tail::begin(records, Origin::Header).await?;
         let (measured, payments) = send_and_read(topic, tail, load, |payments| payments.truth().events, || process.used()).await?;
         process.stop().await?;
-        values::check(records, payments, Aggregated::AcceptedBefore, OWN_COLUMNS).await?;
+        values::check(records, payments, Aggregated::Accepted, OWN_COLUMNS).await?;
         std::fs::remove_dir_all(&folder)?;
         Ok(measured)
     }
@@ -183,7 +183,7 @@ impl PeerSite<'_> {
         let tail = Tail::begin(records, Origin::Columns).await?;
         let (measured, payments) = send_and_read(topic, tail, load, |payments| payments.records, || job.used()).await?;
         job.stop().await?;
-        values::check(records, payments, Aggregated::ArrivedBefore, FLINK_COLUMNS).await?;
+        values::check(records, payments, Aggregated::Arrived, FLINK_COLUMNS).await?;
         std::fs::remove_dir_all(&folder)?;
         Ok(measured)
     }

@@ -14,12 +14,12 @@ const AT_ONCE: usize = 20_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Aggregated {
     /// Those up to this one in its partition, without repeats.
-    AcceptedBefore,
+    Accepted,
     /// All up to this one in its partition, and those that Flink received in the same millisecond: its windows of
     /// processing time.
-    ArrivedBefore,
+    Arrived,
     /// All up to the time of this one, in whole milliseconds: Flink's windows of event time.
-    DatedBefore,
+    Dated,
 }
 
 /// The columns of an account's count and sum.
@@ -72,12 +72,12 @@ impl ExpectedValues {
         let ordered = |record: u64| {
             let payment = payments.payment(record);
             let order = match aggregated {
-                Aggregated::DatedBefore => payment.time().div_euclid(1_000),
-                Aggregated::AcceptedBefore | Aggregated::ArrivedBefore => record as i64,
+                Aggregated::Dated => payment.time().div_euclid(1_000),
+                Aggregated::Accepted | Aggregated::Arrived => record as i64,
             };
             (payment.account, order, payment)
         };
-        let counted = (0..payments.records).filter(|record| aggregated != Aggregated::AcceptedBefore || !is_repeat(*record));
+        let counted = (0..payments.records).filter(|record| aggregated != Aggregated::Accepted || !is_repeat(*record));
         let mut all: Vec<(u64, i64, Payment)> = counted.map(ordered).collect();
         all.sort_by_key(|(account, order, _)| (*account, *order));
         let (mut counts, mut sums) = (HashMap::<u64, Vec<u64>>::with_capacity(all.len()), HashMap::<u64, Vec<u64>>::new());
@@ -99,8 +99,8 @@ impl ExpectedValues {
         let counts = self.counts.get_mut(&said.number).ok_or_else(wrong)?;
         let aggregated = self.aggregated;
         let is_count = |count: &u64| match aggregated {
-            Aggregated::ArrivedBefore => *count <= said.events,
-            Aggregated::AcceptedBefore | Aggregated::DatedBefore => *count == said.events,
+            Aggregated::Arrived => *count <= said.events,
+            Aggregated::Accepted | Aggregated::Dated => *count == said.events,
         };
         let found = counts.iter().rposition(is_count).ok_or_else(wrong)?;
         counts.remove(found);
@@ -139,10 +139,10 @@ mod tests {
     fn a_repeat_counts_where_nothing_is_dropped_and_beside_its_original_by_time() {
         let account = PAYMENTS.payment(499).account;
         let of_account = |until: u64| (0..until).filter(|record| PAYMENTS.payment(*record).account == account).count() as u64;
-        assert_eq!(counts_of_the_repeated(Aggregated::AcceptedBefore), [of_account(500)]);
-        assert_eq!(counts_of_the_repeated(Aggregated::ArrivedBefore), [of_account(500), of_account(1_000)]);
+        assert_eq!(counts_of_the_repeated(Aggregated::Accepted), [of_account(500)]);
+        assert_eq!(counts_of_the_repeated(Aggregated::Arrived), [of_account(500), of_account(1_000)]);
         // Twenty payments have the same millisecond, of which it is the last.
-        assert_eq!(counts_of_the_repeated(Aggregated::DatedBefore), [of_account(500) + 1, of_account(500) + 1]);
+        assert_eq!(counts_of_the_repeated(Aggregated::Dated), [of_account(500) + 1, of_account(500) + 1]);
     }
 
     #[test]
@@ -152,13 +152,13 @@ mod tests {
             let cents: u64 = (0..events).map(|record| payments.payment(record).cents()).sum();
             format!(r#"{{"event_id":"7-{number:012x}","events":{events},"amount":"{}.{:02}"}}"#, cents / 100, cents % 100)
         };
-        let mut exact = ExpectedValues::new(payments, Aggregated::AcceptedBefore);
+        let mut exact = ExpectedValues::new(payments, Aggregated::Accepted);
         exact.take(record(1, 3).as_bytes(), COLUMNS).unwrap_err();
         exact.take(record(1, 2).replace("\"events\":2", "\"events\":1").as_bytes(), COLUMNS).unwrap_err();
         exact.take(record(1, 2).as_bytes(), COLUMNS).unwrap();
         exact.take(record(1, 2).as_bytes(), COLUMNS).unwrap_err();
         // The third came in the same millisecond; an earlier one cannot be missing.
-        let mut arrived = ExpectedValues::new(payments, Aggregated::ArrivedBefore);
+        let mut arrived = ExpectedValues::new(payments, Aggregated::Arrived);
         arrived.take(record(1, 1).as_bytes(), COLUMNS).unwrap_err();
         arrived.take(record(1, 3).as_bytes(), COLUMNS).unwrap();
         arrived.take(record(2, 3).replace("amount\":\"", "amount\":\"1").as_bytes(), COLUMNS).unwrap_err();
