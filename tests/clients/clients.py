@@ -56,10 +56,10 @@ def psycopg_3():
         for _ in cursor.stream("SELECT * FROM orders"):
             rows += 1
         equal("psycopg stream", rows, 1000)
-        with connection.transaction(), connection.cursor("scrolled") as cursor:
-            cursor.execute("SELECT order_id FROM orders ORDER BY order_id")
-            cursor.scroll(990)
-            equal("psycopg scroll", len(cursor.fetchall()), 10)
+        with connection.transaction(), connection.cursor("scrolled") as scrolled:
+            scrolled.execute("SELECT order_id FROM orders ORDER BY order_id")
+            scrolled.scroll(990)
+            equal("psycopg scroll", len(scrolled.fetchall()), 10)
         with cursor.copy("COPY (SELECT customer_id, orders FROM orders_by_customer ORDER BY customer_id LIMIT 2) TO STDOUT (FORMAT binary)") as copy:
             copy.set_types(["text", "int8"])
             equal("psycopg COPY", list(copy.rows()), [("c0", 10), ("c1", 10)])
