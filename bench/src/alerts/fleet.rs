@@ -11,6 +11,7 @@ use types::tiles::Micros;
 use types::{Error, Result};
 
 use super::clock::now;
+use super::reading::device_since;
 use super::{Options, REPORTS_AFTER};
 use crate::feed;
 use crate::latencies::Latencies;
@@ -135,11 +136,8 @@ impl Fleet {
 
     /// Takes a record of the alert, which could be read `now`.
     pub(super) fn take(&self, record: &Value, now: Micros) {
-        let device = record["device_id"].as_str().and_then(|text| text.strip_prefix('d')?.parse::<u64>().ok());
-        let since = record["_since"].as_str().and_then(|text| chrono::DateTime::parse_from_rfc3339(text).ok());
         let mut known = self.lock();
-        let (Some(device), Some(since)) = (device, since) else { return known.wrong.push(format!("not a record: {record}")) };
-        let since = since.timestamp_micros();
+        let Some((device, since)) = device_since(record) else { return known.wrong.push(format!("not a record: {record}")) };
         // It begins with the first microsecond past the silence.
         let event = since - self.silence - 1;
         if !known.records.insert((device, since)) {

@@ -37,6 +37,13 @@ impl Reader {
     }
 }
 
+/// The device that a record is of, and since when.
+pub(super) fn device_since(record: &Value) -> Option<(u64, Micros)> {
+    let device = record["device_id"].as_str()?.strip_prefix('d')?.parse().ok()?;
+    let since = chrono::DateTime::parse_from_rfc3339(record["_since"].as_str()?).ok()?;
+    Some((device, since.timestamp_micros()))
+}
+
 async fn read(log: &dyn Log, topic: &str, take: &(impl Fn(&Value, Micros) + Sync), stop: &CancellationToken) -> Result<()> {
     let mut next = vec![Offset::ZERO; PARTITIONS as usize];
     loop {

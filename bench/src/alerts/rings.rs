@@ -14,6 +14,7 @@ use types::tiles::Micros;
 use types::{Error, Result};
 
 use super::clock::now;
+use super::reading::device_since;
 use crate::events::mix;
 use crate::feed;
 use crate::graph::{Event, Stream};
@@ -118,12 +119,11 @@ impl Rings {
 
     /// Takes a record of the alert, which could be read `now`.
     pub(super) fn take(&self, record: &Value, now: Micros) {
-        let device = record["device_id"].as_str().and_then(|text| text.strip_prefix('d')?.parse::<u64>().ok());
-        let since = record["_since"].as_str().and_then(|text| chrono::DateTime::parse_from_rfc3339(text).ok());
+        let found = device_since(record);
         let is_of_ring = record["_state"] == "began" && record["linked_devices_7d"] == GROUP && record["users_7d"] == 1;
-        let is_past = since.is_some_and(|since| since.timestamp_micros() <= now);
+        let is_past = found.is_some_and(|(_, since)| since <= now);
         let mut known = self.lock();
-        match device.and_then(|device| known.awaited.remove(&device)) {
+        match found.and_then(|(device, _)| known.awaited.remove(&device)) {
             Some(at) if is_of_ring && is_past => known.latencies.add(Duration::from_micros((now - at).max(0) as u64)),
             Some(_) => known.wrong.push(format!("another state, value or time: {record}")),
             None => known.wrong.push(format!("twice, or of a device that is in no ring: {record}")),

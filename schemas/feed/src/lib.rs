@@ -31,7 +31,7 @@
 //! On the same connections a node learns what became of one event that it appends, by Arrow Flight's `DoExchange`. It
 //! has each process that it follows listen first ([`Links::listen`]); then it appends the event and asks all of them
 //! ([`DecisionListener::decision`]): the process whose workers decide the event answers. So no decision is missed,
-//! and nothing is kept for events that nobody asks for.
+//! and no process keeps decisions that nobody waits for.
 
 mod asking;
 mod deciding;

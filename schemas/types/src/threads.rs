@@ -23,6 +23,7 @@
 
 use std::future::Future;
 use std::num::NonZero;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -69,6 +70,15 @@ enum Size {
     Processors,
 }
 
+impl Size {
+    fn threads(self) -> usize {
+        match self {
+            Size::One => 1,
+            Size::Processors => available_parallelism().map_or(2, NonZero::get),
+        }
+    }
+}
+
 impl Group {
     const fn new(name: &'static str, niceness: i32, slice: Duration, size: Size) -> Self {
         Self { name, niceness, slice, size, runtime: OnceLock::new() }
@@ -97,12 +107,8 @@ impl Group {
 
     fn start(&self) -> Option<Runtime> {
         let (niceness, slice) = (self.niceness, self.slice);
-        let threads = match self.size {
-            Size::One => 1,
-            Size::Processors => available_parallelism().map_or(2, NonZero::get),
-        };
         let mut builder = Builder::new_multi_thread();
-        builder.worker_threads(threads).thread_name(self.name).thread_stack_size(STACK_BYTES).enable_all();
+        builder.worker_threads(self.size.threads()).thread_name(self.name).thread_stack_size(STACK_BYTES).enable_all();
         let starting = move || {
             be_nice(niceness);
             // A short one is inherited, too.
@@ -121,6 +127,22 @@ pub fn clock_noting_threads(now: impl Fn() -> Micros + Send + Sync + 'static) ->
         now()
     };
     (Arc::new(clock), threads)
+}
+
+/// Keeps every thread of a group busy, for tests, until what it returns is dropped.
+pub fn keep_busy(group: &'static Group) -> Vec<Sender<()>> {
+    let threads = group.size.threads();
+    let (begins, begun) = channel();
+    let hold = |_| {
+        let (release, released) = channel::<()>();
+        let begins = begins.clone();
+        drop(group.spawn(async move { begins.send(()).is_ok() && released.recv().is_err() }));
+        release
+    };
+    let held = (0..2 * threads).map(hold).collect();
+    // Each thread has one of them; the others wait.
+    assert_eq!(begun.iter().take(threads).count(), threads);
+    held
 }
 
 /// Makes this thread this much nicer than the process's main thread.

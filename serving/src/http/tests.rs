@@ -113,18 +113,7 @@ impl Reply {
 #[tokio::test]
 async fn health_and_short_lookups_are_answered_while_all_threads_for_longer_queries_are_busy() {
     let client = Client::new().await;
-    let threads = std::thread::available_parallelism().map_or(2, |threads| threads.get());
-    let (begins, begun) = std::sync::mpsc::channel();
-    let busy: Vec<_> = (0..2 * threads)
-        .map(|_| {
-            let (release, released) = std::sync::mpsc::channel::<()>();
-            let begins = begins.clone();
-            drop(types::threads::QUERIES.spawn(async move { begins.send(()).is_ok() && released.recv().is_err() }));
-            release
-        })
-        .collect();
-    // Each thread holds one of them; the others wait.
-    assert_eq!(begun.iter().take(threads).count(), threads);
+    let busy = types::threads::keep_busy(&types::threads::QUERIES);
     let mut longer = Box::pin(client.post("/v1/views/velocity/rows", r#"{"keys": [{"device": "a"}]}"#));
     let mut sql = Box::pin(client.post("/v1/sql", r#"{"query": "SELECT 1 AS one"}"#));
     let short = async { (client.get("/healthz").await.status, client.get("/v1/views/velocity/row?device=a").await.status) };

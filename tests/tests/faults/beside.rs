@@ -64,6 +64,10 @@ async fn unnamed(site: &Site) -> BTreeSet<String> {
     listed.filter(|path| state.files.get(path).is_none()).collect()
 }
 
+fn full(requested: RunRecord) -> RunRequest {
+    RunRequest { mode: RunMode::Full, requested: Some(requested), ..RunRequest::new("v", RunTime::At(now())) }
+}
+
 /// A recomputation that waits before it writes to a folder.
 struct Recomputing {
     id: Uuid,
@@ -81,9 +85,14 @@ impl Recomputing {
         let requested = RunRecord::requested("v".into(), 1);
         let id = requested.id;
         let gate = Gate::before(site.harness.storage.object_store(), format!("snapshots/v/1/{id}/{before}").leak(), Way::Held);
+        Self::begin_behind(site, gate, full(requested), ahead)
+    }
+
+    /// Behind a gate of its own.
+    fn begin_behind(site: &Site, gate: Arc<Gate>, request: RunRequest, ahead: Micros) -> Recomputing {
+        let id = request.requested.as_ref().unwrap().id;
         let mut batch = layer(site);
         batch.storage = ObjectStorage::over(gate.clone()).unwrap();
-        let request = RunRequest { mode: RunMode::Full, requested: Some(requested), ..RunRequest::new("v", RunTime::At(now())) };
         let run = tokio::spawn(async move { batch.run(request, clock(ahead), &|_| {}).await });
         Recomputing { id, gate, run }
     }
@@ -303,13 +312,8 @@ async fn the_states_that_the_last_step_reads_are_kept() {
     let reading = Gate::before(site.harness.storage.object_store(), "states", Way::Fine);
     let slices = format!("snapshots/v/1/{}/slices/00003", requested.id).leak();
     let gate = Gate::before(reading.clone(), slices, Way::Held);
-    let mut batch = layer(&site);
-    batch.storage = ObjectStorage::over(gate.clone()).unwrap();
-    let request = RunRequest { mode: RunMode::Full, requested: Some(requested.clone()), ..RunRequest::new("v", RunTime::At(now())) };
     // A comparison would read them before.
-    let request = RunRequest { compare: false, ..request };
-    let run = tokio::spawn(async move { batch.run(request, clock(0), &|_| {}).await });
-    let recomputing = Recomputing { id: requested.id, gate, run };
+    let recomputing = Recomputing::begin_behind(&site, gate, RunRequest { compare: false, ..full(requested) }, 0);
     recomputing.has_saved(&site, 3).await;
     let before = states(&site).await;
     append(&site, 100).await;
@@ -422,12 +426,7 @@ async fn the_last_step_has_as_much_time_as_the_views_timeout() {
     // Of the buckets, only what is added has no folder of its own.
     let adding = Gate::before(site.harness.storage.object_store(), in_folder("0"), Way::Held);
     let gate = Gate::before(adding, in_folder("slices/00003"), Way::Held);
-    let mut batch = layer(&site);
-    batch.storage = ObjectStorage::over(gate.clone()).unwrap();
-    let request = RunRequest { mode: RunMode::Full, requested: Some(requested.clone()), ..RunRequest::new("v", RunTime::At(now())) };
-    let request = RunRequest { compare: false, ..request };
-    let run = tokio::spawn(async move { batch.run(request, clock(0), &|_| {}).await });
-    let recomputing = Recomputing { id: requested.id, gate, run };
+    let recomputing = Recomputing::begin_behind(&site, gate, RunRequest { compare: false, ..full(requested) }, 0);
     recomputing.has_saved(&site, 3).await;
     append(&site, 100).await;
     let (id, error) = tokio::time::timeout(Duration::from_secs(100), recomputing.fail()).await.expect("timed out: it goes on");

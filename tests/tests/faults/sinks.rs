@@ -89,6 +89,29 @@ impl TestLog {
     }
 }
 
+/// The views by a key and of links, and the sink over both.
+const AFTER: [(DefinitionKind, &str, &str); 4] = [
+    (DefinitionKind::Stream, "s", STREAM),
+    (DefinitionKind::View, "by_key", BY_KEY),
+    (DefinitionKind::View, "links", LINKS),
+    (DefinitionKind::Sink, "after", INCLUSIVE),
+];
+
+/// A project over the embedded log, whose topics have this many partitions.
+async fn project_of(partitions: u32, definitions: &[(DefinitionKind, &str, &str)]) -> (Harness, TestLog) {
+    let mut harness = Harness::new().await.unwrap();
+    let url = format!("file://{}", harness.path().join("log").display());
+    let test_log = TestLog { url, suffix: format!("-{}", Uuid::new_v4().simple()) };
+    harness.log = test_log.log().await;
+    for topic in ["in", "out"] {
+        harness.log.create_topic(&test_log.topic(topic), partitions).await.unwrap();
+    }
+    let texts: Vec<String> = definitions.iter().map(|(_, _, sql)| test_log.sql(sql)).collect();
+    let defined = definitions.iter().zip(&texts).map(|((kind, name, _), sql)| (*kind, *name, &**sql));
+    harness.define(&defined.collect::<Vec<_>>()).await.unwrap();
+    (harness, test_log)
+}
+
 /// What a sink is expected to say of one event.
 #[derive(Default)]
 struct Expected {

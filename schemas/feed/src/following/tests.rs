@@ -364,18 +364,8 @@ async fn a_node_is_not_cut_off_when_it_gives_up_many_events_at_once() {
     let node = Node::follow(&process.address);
     node.is_followed(true).await;
     let since = node.links.all()[0].since;
-    let threads = std::thread::available_parallelism().map_or(2, |threads| threads.get());
-    let (begins, begun) = std::sync::mpsc::channel();
-    let busy: Vec<_> = (0..2 * threads)
-        .map(|_| {
-            let (release, released) = std::sync::mpsc::channel::<()>();
-            let begins = begins.clone();
-            drop(types::threads::QUERIES.spawn(async move { begins.send(()).is_ok() && released.recv().is_err() }));
-            release
-        })
-        .collect();
-    // Each thread that serves nodes holds one of them.
-    assert_eq!(begun.iter().take(threads).count(), threads);
+    // These threads serve nodes.
+    let busy = types::threads::keep_busy(&types::threads::QUERIES);
     let topic: Arc<str> = "t".into();
     let asked = (0..100).map(|_| tokio::time::timeout(Duration::from_millis(200), node.links.listen(&topic)));
     assert!(join_all(asked).await.iter().all(|asked| asked.is_err()));

@@ -72,11 +72,11 @@ impl Portal {
 pub(super) enum PortalProgress {
     NotBegun,
     Begun(Box<StatementRows>),
-    /// Of a FETCH: its rows are read in parts, and its cursor stands after so many rows of its own.
+    /// A FETCH that is sent in parts. `taken` counts the rows of its cursor up to the last one that was sent.
     Fetching {
         taken: usize,
     },
-    /// It had so many rows; of a FETCH, its last part had.
+    /// All rows were sent. `taken` is their number, for a FETCH that of its last part.
     Ended {
         taken: usize,
     },

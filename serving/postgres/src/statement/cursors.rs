@@ -24,11 +24,11 @@ pub(crate) struct Fetch {
 /// Which rows of a cursor are fetched, or passed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CursorStep {
-    /// The next ones, so many of them.
+    /// This many rows, beginning with the next one.
     Next(usize),
     /// All that are left.
     All,
-    /// The one that comes so many rows after the last one; from 1.
+    /// The row this far past the current one: 1 is the next row.
     Relative(usize),
     /// The one with this number among all rows of the cursor, counted from 1.
     Absolute(usize),

@@ -119,21 +119,6 @@ fn row(outcome: Option<&EventOutcome>) -> Value {
     serde_json::from_slice(row).unwrap()
 }
 
-async fn project() -> (Harness, TestLog) {
-    let mut harness = Harness::new().await.unwrap();
-    let url = format!("file://{}", harness.path().join("log").display());
-    let test_log = TestLog { url, suffix: format!("-{}", Uuid::new_v4().simple()) };
-    harness.log = test_log.log().await;
-    for topic in ["in", "out"] {
-        harness.log.create_topic(&test_log.topic(topic), PARTITIONS).await.unwrap();
-    }
-    let (stream, sink) = (test_log.sql(STREAM), test_log.sql(INCLUSIVE));
-    let views = [("by_key", BY_KEY), ("links", LINKS)].map(|(name, sql)| (DefinitionKind::View, name, sql));
-    let definitions = [(DefinitionKind::Stream, "s", &*stream)].into_iter().chain(views).chain([(DefinitionKind::Sink, "after", &*sink)]);
-    harness.define(&definitions.collect::<Vec<_>>()).await.unwrap();
-    (harness, test_log)
-}
-
 /// Until each of two workers has one of the two partitions.
 async fn shared_out(first: &Member, second: &Member) {
     until("a partition for each", async || {
@@ -147,7 +132,7 @@ async fn shared_out(first: &Member, second: &Member) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_are_stored_and_scored_at_every_node_whichever_process_has_their_partition() {
     show_logs();
-    let (harness, test_log) = project().await;
+    let (harness, test_log) = project_of(PARTITIONS, &AFTER).await;
     let first = Member::with_worker(&harness, &test_log, "first", test_log.log().await).await;
     let second = Member::with_worker(&harness, &test_log, "second", test_log.log().await).await;
     let apart = Member::apart(&harness, &test_log).await;
@@ -201,7 +186,7 @@ async fn events_are_stored_and_scored_at_every_node_whichever_process_has_their_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_whose_owner_dies_before_it_is_decided_has_no_wrong_outcome_and_is_stored_once() {
     show_logs();
-    let (harness, test_log) = project().await;
+    let (harness, test_log) = project_of(PARTITIONS, &AFTER).await;
     // No record of the first owner reaches the log.
     let append = Arc::new(|_: &str| Append { is_lost: true, ..Append::default() });
     let failing = Arc::new(Flaky { log: test_log.log().await, append, failed: Arc::default() });

@@ -21,21 +21,13 @@ const JUDGED: &str = "CREATE SINK judged WITH (topic = '{out}') AS
     FROM s e LEFT JOIN by_key v ON v.k = e.k";
 
 async fn project() -> (Harness, TestLog) {
-    let mut harness = Harness::new().await.unwrap();
-    let url = format!("file://{}", harness.path().join("log").display());
-    let test_log = TestLog { url, suffix: format!("-{}", Uuid::new_v4().simple()) };
-    harness.log = test_log.log().await;
-    for topic in ["in", "out"] {
-        harness.log.create_topic(&test_log.topic(topic), PARTITIONS).await.unwrap();
-    }
-    let (stream, sink) = (test_log.sql(STREAM), test_log.sql(JUDGED));
     let definitions = [
-        (DefinitionKind::Stream, "s", &*stream),
+        (DefinitionKind::Stream, "s", STREAM),
         (DefinitionKind::View, "by_key", BY_KEY),
-        (DefinitionKind::Sink, "judged", &*sink),
+        (DefinitionKind::Sink, "judged", JUDGED),
         (DefinitionKind::Parameter, "most", MOST),
     ];
-    harness.define(&definitions).await.unwrap();
+    let (harness, test_log) = project_of(PARTITIONS, &definitions).await;
     define_value(&harness, "most", "BIGINT", "4").await;
     (harness, test_log)
 }

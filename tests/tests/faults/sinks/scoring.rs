@@ -28,18 +28,7 @@ fn row(outcome: &EventOutcome) -> Option<Value> {
 
 /// One partition: an event then sees every earlier one, and the clock of events is that of its partition.
 async fn project() -> (Harness, TestLog) {
-    let mut harness = Harness::new().await.unwrap();
-    let url = format!("file://{}", harness.path().join("log").display());
-    let test_log = TestLog { url, suffix: format!("-{}", Uuid::new_v4().simple()) };
-    harness.log = test_log.log().await;
-    for topic in ["in", "out"] {
-        harness.log.create_topic(&test_log.topic(topic), 1).await.unwrap();
-    }
-    let (stream, sink) = (test_log.sql(STREAM), test_log.sql(INCLUSIVE));
-    let views = [("by_key", BY_KEY), ("links", LINKS)].map(|(name, sql)| (DefinitionKind::View, name, sql));
-    let definitions = [(DefinitionKind::Stream, "s", &*stream)].into_iter().chain(views).chain([(DefinitionKind::Sink, "after", &*sink)]);
-    harness.define(&definitions.collect::<Vec<_>>()).await.unwrap();
-    (harness, test_log)
+    project_of(1, &AFTER).await
 }
 
 async fn scored(seed: u64) {
