@@ -222,7 +222,7 @@ async fn run_one(batch: Batch, clock: Clock, request: RunRequest, reason: &'stat
         Ok(run) if run.status == RunStatus::Skipped => info!(view = %run.view, run = %run.id, "run skipped: nothing is new"),
         Ok(run) => info!(view = %run.view, run = %run.id, events = run.events_read, rows = run.rows_written, "run succeeded"),
         Err(error) if error.kind() == ErrorKind::Conflict => {
-            info!(%view, %error, "the run was not published: another process has it, or its version was dropped")
+            info!(%view, %error, "the run was not published: another process has it, or it is out of date")
         }
         Err(error) => warn!(%view, attempt, %error, "run failed"),
     }
