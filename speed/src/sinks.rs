@@ -43,7 +43,8 @@ pub trait WorkerSinks: Send + Sync {
     /// Appends nothing.
     fn make_records<'a>(&'a mut self, registry: &'a Registry, accepted: Vec<Accepted>) -> BoxFuture<'a, Result<()>>;
 
-    /// Begins to append the records that were made last, once those before them are durable.
+    /// Begins to append the records that were made last, once those before them are durable. Clients that wait for what
+    /// becomes of an event hear it once it is durable, also that there is no record.
     fn begin_append(&mut self) -> BoxFuture<'_, Result<()>>;
 
     /// Whether an append was begun whose outcome is not known yet.

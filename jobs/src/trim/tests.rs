@@ -262,7 +262,7 @@ async fn old_records_of_a_sink_go_and_its_outputs_stay_where_they_are() {
         log.create_topic(topic, 1).await.unwrap();
     }
     for offset in 0..5 {
-        owner.append("short", made(offset)).await.unwrap();
+        owner.append("short", made(offset), Offset(offset + 1)).await.unwrap();
         log.append("default", vec![made(offset).remove(0).1]).await.unwrap();
         log.append("dropped", vec![made(offset).remove(0).1]).await.unwrap();
         log.append("other", vec![made(offset).remove(0).1]).await.unwrap();

@@ -220,13 +220,10 @@ impl Log for KafkaLog {
 
 #[async_trait]
 impl OutputAppender for KafkaOutput {
-    async fn append(&self, topic: &str, records: Vec<(Offset, NewRecord)>) -> Result<()> {
-        if records.is_empty() {
-            return Ok(());
-        }
+    async fn append(&self, topic: &str, records: Vec<(Offset, NewRecord)>, next: Offset) -> Result<()> {
         let partitions = self.topics.partitions_of(topic).await?;
         let (owner, topic) = (self.owner.clone(), topic.to_owned());
-        self.topics.ask(move |_| owner.append(&Appended { topic: &topic, partitions, records: &records })).await
+        self.topics.ask(move |_| owner.append(&Appended { topic: &topic, partitions, records: &records, next })).await
     }
 }
 

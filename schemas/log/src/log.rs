@@ -95,16 +95,18 @@ pub trait Log: Send + Sync + fmt::Debug {
 #[derive(Debug, Clone)]
 pub struct TakenOutput {
     pub appender: Arc<dyn OutputAppender>,
-    /// The offset after the last event whose record was appended; `None` if there is none yet.
+    /// The events before it are settled ([`OutputAppender::append`]); `None` if none is yet.
     pub next: Option<Offset>,
 }
 
 /// The right to append to an output, until somebody takes it over again. What it holds is freed when it is dropped.
 #[async_trait]
 pub trait OutputAppender: Send + Sync + fmt::Debug {
-    /// Appends records: all of them or none, durably, each with the offset of its event. Offsets ascend. What was
-    /// appended before is left out: an event's record is in the topic once, however often this is called.
+    /// Appends records, each with the offset of its event, and notes that every event before `next` is settled: those
+    /// without a record get none, also not from a later owner. It does all of this or nothing, durably. Offsets ascend
+    /// and are before `next`; there may be no records. Those of events that were settled before are left out: an event's
+    /// record is in the topic once, however often this is called.
     ///
     /// Errors: `Conflict` if the output was taken over again. After any error, take it over again.
-    async fn append(&self, topic: &str, records: Vec<(Offset, NewRecord)>) -> Result<()>;
+    async fn append(&self, topic: &str, records: Vec<(Offset, NewRecord)>, next: Offset) -> Result<()>;
 }

@@ -227,29 +227,34 @@ pub fn made_of(events: std::ops::Range<i64>) -> Vec<(Offset, NewRecord)> {
     events.map(|number| (Offset(number), record(number))).collect()
 }
 
-/// Two processes append the records of events 0 to 59, each after it has taken over. What an owner before still sends
-/// is refused, also in one process: it would be of events that the next one has taken over. Returns the first owner.
+/// Two processes append the records of events 0 to 59, each after it has taken over. Events 50 and 51 get none. What an
+/// owner before still sends is refused, also in one process: it would be of events that the next one has taken over.
+/// Returns the first owner.
 pub async fn each_record_is_appended_once(first: &dyn Log, second: &dyn Log, topic: &str, output: &LogOutput) -> Arc<dyn OutputAppender> {
     let taken = first.take_over_output(output).await.unwrap();
     assert_eq!(taken.next, None);
     let in_first = taken.appender;
-    in_first.append(topic, made_of(0..10)).await.unwrap();
-    in_first.append(topic, made_of(5..20)).await.unwrap();
-    in_first.append(topic, Vec::new()).await.unwrap();
+    in_first.append(topic, made_of(0..10), Offset(10)).await.unwrap();
+    in_first.append(topic, made_of(5..20), Offset(20)).await.unwrap();
+    in_first.append(topic, Vec::new(), Offset(20)).await.unwrap();
     let taken = second.take_over_output(output).await.unwrap();
     assert_eq!(taken.next, Some(Offset(20)));
     let in_second = taken.appender;
-    in_second.append(topic, made_of(12..40)).await.unwrap();
+    in_second.append(topic, made_of(12..40), Offset(40)).await.unwrap();
     for late in [20..40, 40..45] {
-        let refused = in_first.append(topic, made_of(late)).await.unwrap_err();
+        let next = Offset(late.end);
+        let refused = in_first.append(topic, made_of(late), next).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
     }
-    in_second.append(topic, made_of(40..50)).await.unwrap();
+    in_second.append(topic, made_of(40..50), Offset(51)).await.unwrap();
+    in_second.append(topic, Vec::new(), Offset(52)).await.unwrap();
     let taken = second.take_over_output(output).await.unwrap();
-    assert_eq!(taken.next, Some(Offset(50)));
-    let refused = in_second.append(topic, made_of(50..55)).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
-    taken.appender.append(topic, made_of(40..60)).await.unwrap();
+    assert_eq!(taken.next, Some(Offset(52)));
+    for late in [Vec::new(), made_of(52..55)] {
+        let refused = in_second.append(topic, late, Offset(55)).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
+    }
+    taken.appender.append(topic, made_of(40..60), Offset(60)).await.unwrap();
     let mut found = Vec::new();
     for bounds in second.bounds(topic).await.unwrap() {
         let fetched = second.read(&source(topic, bounds.partition), bounds.begin, 1_000).await.unwrap();
@@ -258,7 +263,7 @@ pub async fn each_record_is_appended_once(first: &dyn Log, second: &dyn Log, top
         );
     }
     found.sort_unstable();
-    assert_eq!(found, (0..60).collect::<Vec<_>>());
+    assert_eq!(found, (0..50).chain(52..60).collect::<Vec<_>>());
     // Another source, or a topic of that name that was made anew, begins for itself.
     let others = [
         LogOutput { source: source(&output.source.topic, 1), ..output.clone() },

@@ -185,9 +185,8 @@ impl<'a> AlertOutput<'a> {
     async fn publish(&self, transitions: &[AlertTransition]) -> Result<()> {
         let records = transitions.iter().filter_map(|transition| Some((Offset(transition.seq), new_record(transition)?)));
         let records: Vec<(Offset, NewRecord)> = records.collect();
-        match records.is_empty() {
-            true => Ok(()),
-            false => self.appender.append(self.topic, records).await,
-        }
+        let Some((last, _)) = records.last() else { return Ok(()) };
+        let next = last.next();
+        self.appender.append(self.topic, records, next).await
     }
 }

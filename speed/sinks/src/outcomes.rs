@@ -173,7 +173,7 @@ pub(crate) struct DecidedBatch {
 pub(crate) struct SinkRecords {
     pub(crate) sink: Arc<str>,
     pub(crate) by: Provenance,
-    /// The records of earlier events were put out before.
+    /// The events before it were settled before.
     pub(crate) from: Option<Offset>,
     pub(crate) records: Vec<(Offset, NewRecord)>,
 }
@@ -195,13 +195,14 @@ impl DecidedBatch {
         if !self.has(source, offset) {
             return None;
         }
+        // The sink may still put out a record of the event.
+        let Some(of_sink) = self.sinks.iter().find(|put_out| &*put_out.sink == sink) else { return Some((None, EventOutcome::Unknown)) };
         if self.dead_letters.contains(&offset) {
             return Some((None, EventOutcome::DeadLetter));
         }
         if self.accepted.binary_search(&offset.0).is_err() {
             return Some((None, EventOutcome::Duplicate));
         }
-        let Some(of_sink) = self.sinks.iter().find(|put_out| &*put_out.sink == sink) else { return Some((None, EventOutcome::Unknown)) };
         if of_sink.from.is_some_and(|from| offset < from) {
             return Some((None, EventOutcome::Unknown));
         }

@@ -30,7 +30,7 @@ pub struct OutputState {
     pub partition: PartitionId,
     /// The identity of the log that its offsets belong to.
     pub identity: String,
-    /// The offset after the last event whose record is out.
+    /// The events before it are settled in the log: the record of each is out, or it gets none.
     pub next: Option<Offset>,
     /// The last switch, as the catalog has it.
     pub last: Option<SinkSwitch>,
@@ -57,7 +57,7 @@ impl OutputState {
         })
     }
 
-    /// Whether a record is out, or could be.
+    /// Whether an event is settled, or could be.
     pub fn has_begun(&self) -> bool {
         self.next.is_some() || self.last.as_ref().is_some_and(|last| !last.paused)
     }

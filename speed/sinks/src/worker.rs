@@ -86,9 +86,11 @@ struct OutputBatch {
     sink: LiveSink,
     source: TopicPartition,
     appender: Arc<dyn OutputAppender>,
-    /// The records of earlier events are out already.
+    /// The events before it were settled before.
     from: Option<Offset>,
     records: Vec<(Offset, NewRecord)>,
+    /// The offset after the last event that was decided.
+    end: Offset,
 }
 
 impl WorkerSinks for SinkWorker {
@@ -178,11 +180,13 @@ impl SinkWorker {
     async fn make_all(&mut self, registry: &Registry, accepted: Vec<Accepted>) -> Result<()> {
         let mut parts = Vec::new();
         for of_partition in &accepted {
-            if self.sinks.outcomes.has_listeners() {
+            let is_asked = self.sinks.outcomes.has_listeners();
+            if is_asked {
                 self.decided.push(decided_batch(of_partition)?);
             }
             let sinks = sinks_over(registry, &of_partition.partition.stream);
-            if of_partition.events.num_rows() > 0 && !sinks.is_empty() {
+            // The log notes first what clients hear, also where no event is accepted.
+            if (is_asked || of_partition.events.num_rows() > 0) && !sinks.is_empty() {
                 parts.push(PartitionEvents { accepted: of_partition, sinks });
             }
         }

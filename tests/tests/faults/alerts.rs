@@ -531,7 +531,7 @@ async fn what_begins_after_the_catalog_was_restored_is_put_out() {
     let headers = vec![(ALERT_HEADER.to_owned(), "much@1".into())];
     let value = json!({ "k": "k9", "_state": "began" }).to_string();
     let known = NewRecord { key: Some("k9".into()), value: Some(value.into()), headers, partition_by: None };
-    owner.append("much", (0..5).map(|seq| (Offset(seq), known.clone())).collect()).await.unwrap();
+    owner.append("much", (0..5).map(|seq| (Offset(seq), known.clone())).collect(), Offset(5)).await.unwrap();
     let process = Process::start(&harness, "w0", true, &Arc::new(AtomicUsize::new(0))).await;
     append(&harness, &[(0, 3)]).await;
     until("the key", async || put_out(&harness, "much").await.contains_key("k0")).await;

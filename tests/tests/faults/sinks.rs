@@ -46,6 +46,7 @@ const MINUTE: Micros = 60_000_000;
 const HOUR: Micros = 60 * MINUTE;
 const BEGIN: Micros = 1_772_000_000_000_000;
 const PARTITIONS: u32 = 2;
+const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(150);
 const KEYS: u8 = 4;
 /// As many numbers of events as there are in two hours.
 const PAUSE: usize = 240;
@@ -295,13 +296,13 @@ impl std::fmt::Debug for FlakyAppender {
 
 #[async_trait]
 impl OutputAppender for FlakyAppender {
-    async fn append(&self, topic: &str, records: Vec<(Offset, NewRecord)>) -> Result<()> {
+    async fn append(&self, topic: &str, records: Vec<(Offset, NewRecord)>, next: Offset) -> Result<()> {
         let Append { is_lost, is_repeated, has_no_reply } = (self.append)(topic);
         if !is_lost && is_repeated {
-            self.appender.append(topic, records.clone()).await?;
+            self.appender.append(topic, records.clone(), next).await?;
         }
         if !is_lost {
-            self.appender.append(topic, records).await?;
+            self.appender.append(topic, records, next).await?;
         }
         match is_lost || has_no_reply {
             true => {
@@ -330,14 +331,26 @@ impl Process {
     }
 
     async fn start_on(harness: &Harness, test_log: &TestLog, name: &str, log: Arc<Flaky>) -> Process {
+        Self::start_committing(harness, test_log, name, log, CHECKPOINT_INTERVAL).await
+    }
+
+    /// With a worker that commits a checkpoint that often.
+    async fn start_committing(harness: &Harness, test_log: &TestLog, name: &str, log: Arc<Flaky>, every: Duration) -> Process {
         let fresh = Fresh::default();
         let node = harness.node(ServingClock::Event, Some(fresh.clone())).await.unwrap();
-        Self::start_with(harness, test_log, name, log, (node, fresh))
+        Self::start_with(harness, test_log, name, log, (node, fresh), every)
     }
 
     /// With a node that reads these fresh layers.
-    fn start_with(harness: &Harness, test_log: &TestLog, name: &str, log: Arc<Flaky>, (node, fresh): (serving::Node, Fresh)) -> Process {
-        let mut speed = harness.speed(name, Duration::from_millis(150), Some(fresh));
+    fn start_with(
+        harness: &Harness,
+        test_log: &TestLog,
+        name: &str,
+        log: Arc<Flaky>,
+        (node, fresh): (serving::Node, Fresh),
+        checkpoint_interval: Duration,
+    ) -> Process {
+        let mut speed = harness.speed(name, checkpoint_interval, Some(fresh));
         (speed.log, speed.settings.group) = (log.log.clone(), test_log.group());
         let (progress, functions) = (speed.progress.clone(), harness.functions.clone());
         let settings = SinkSettings { group: test_log.group(), partitions: PARTITIONS, max_future: Duration::from_secs(600) };
@@ -411,7 +424,7 @@ impl TestClock {
             ServingClock::Wall => harness.node_by(ServingClock::Wall, Some(fresh.clone()), self.wall()).await,
             ServingClock::Event => harness.node(ServingClock::Event, Some(fresh.clone())).await,
         };
-        Process::start_with(harness, test_log, name, log, (node.unwrap(), fresh))
+        Process::start_with(harness, test_log, name, log, (node.unwrap(), fresh), CHECKPOINT_INTERVAL)
     }
 
     /// A time after which every event comes: by the wall clock now.

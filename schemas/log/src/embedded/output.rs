@@ -22,7 +22,7 @@ pub(super) async fn set_owner<'c>(connection: impl Executor<'c, Database = Sqlit
     of_output(sql, output).bind(owner.to_string()).execute(connection).await.map(drop).map_err(failed)
 }
 
-/// Returns the offset after the last event whose record was appended.
+/// Returns the offset before which the events are settled.
 pub(super) async fn next_offset(connection: &mut SqliteConnection, output: &LogOutput) -> Result<Option<Offset>> {
     let sql = "SELECT next_offset FROM output WHERE group_name = ?1 AND sink = ?2 AND identity = ?3 AND topic = ?4 AND number = ?5";
     let row = of_output(sql, output).fetch_optional(connection).await.map_err(failed)?;
@@ -48,7 +48,7 @@ pub(super) struct OutputStates<'o> {
 #[derive(Debug)]
 struct OutputState {
     owner: String,
-    /// The offset after the last event whose record was appended.
+    /// The events before it are settled.
     next: Option<Offset>,
     has_moved: bool,
 }
@@ -81,16 +81,16 @@ impl<'o> OutputStates<'o> {
         Ok(OutputStates { by_output })
     }
 
-    /// Advances an output over the events at these offsets, and returns how many of their records are in the topic
-    /// already; `None` if the output is another's by now.
-    pub(super) fn advance(&mut self, output: &LogOutput, owner: Uuid, offsets: &[Offset]) -> Option<usize> {
+    /// Advances an output to `next`, over the events at these offsets, and returns how many of these are settled already;
+    /// `None` if the output is another's by now.
+    pub(super) fn advance(&mut self, output: &LogOutput, owner: Uuid, offsets: &[Offset], next: Offset) -> Option<usize> {
         let state = self.by_output.get_mut(output).filter(|state| state.owner == owner.to_string())?;
-        let appended = state.next.map_or(0, |next| offsets.partition_point(|offset| *offset < next));
-        if let Some(last) = offsets[appended..].last() {
-            state.next = Some(last.next());
+        let settled = state.next.map_or(0, |settled| offsets.partition_point(|offset| *offset < settled));
+        if state.next < Some(next) {
+            state.next = Some(next);
             state.has_moved = true;
         }
-        Some(appended)
+        Some(settled)
     }
 
     /// Adds the statements that write how far the outputs are that were advanced.

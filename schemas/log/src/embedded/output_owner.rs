@@ -32,11 +32,8 @@ pub(super) async fn take_over(store: &Store, writer: Writer, output: &LogOutput)
 
 #[async_trait]
 impl OutputAppender for OutputOwner {
-    async fn append(&self, topic: &str, records: Vec<(Offset, NewRecord)>) -> Result<()> {
+    async fn append(&self, topic: &str, records: Vec<(Offset, NewRecord)>, next: Offset) -> Result<()> {
         records.iter().map(|(_, record)| record).try_for_each(check_size)?;
-        match records.is_empty() {
-            true => Ok(()),
-            false => self.writer.append_output(topic, (self.output.clone(), self.owner), records).await,
-        }
+        self.writer.append_output(topic, (self.output.clone(), self.owner), records, next).await
     }
 }

@@ -668,7 +668,7 @@ async fn an_append_that_waited_while_its_output_was_taken_over_is_refused() {
     let in_out = output_of("in", "g");
     let first = log.take_over_output(&in_out).await.unwrap().appender;
     let mut write = log.store.write().await.unwrap();
-    let mut append = first.append("out", made_of(0..5));
+    let mut append = first.append("out", made_of(0..5), Offset(5));
     assert!(futures::poll!(append.as_mut()).is_pending());
     super::output::set_owner(&mut *write, &in_out, Uuid::new_v4()).await.unwrap();
     write.commit().await.unwrap();
@@ -689,6 +689,6 @@ async fn an_older_log_takes_outputs() {
     drop(log);
     let log = log_in(&folder).await;
     let taken = log.take_over_output(&output_of("in", "g")).await.unwrap();
-    taken.appender.append("out", made_of(0..5)).await.unwrap();
+    taken.appender.append("out", made_of(0..5), Offset(5)).await.unwrap();
     assert_eq!(log.take_over_output(&output_of("in", "g")).await.unwrap().next, Some(Offset(5)));
 }

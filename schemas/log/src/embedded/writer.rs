@@ -53,6 +53,8 @@ struct OfOutput {
     owner: Uuid,
     /// The offset of each record's event.
     offsets: Vec<Offset>,
+    /// The events before it are settled with these records.
+    next: Offset,
 }
 
 impl Writer {
@@ -67,15 +69,20 @@ impl Writer {
         self.request(topic, records, random, None).await
     }
 
-    /// Appends the records of events that have none in the topic yet.
+    /// Appends the records of events that are not settled yet. Those before `next` are from then on.
     ///
     /// Errors: `Conflict` if another owner took the output over.
-    pub(super) async fn append_output(&self, topic: &str, output: (LogOutput, Uuid), records: Vec<(Offset, NewRecord)>) -> Result<()> {
+    pub(super) async fn append_output(
+        &self,
+        topic: &str,
+        (output, owner): (LogOutput, Uuid),
+        records: Vec<(Offset, NewRecord)>,
+        next: Offset,
+    ) -> Result<()> {
         let (offsets, records): (Vec<Offset>, Vec<NewRecord>) = records.into_iter().unzip();
         // Records without a key are spread evenly.
         let random = offsets.first().map_or(0, |first| first.0 as u64);
-        let (output, owner) = output;
-        self.request(topic, records, random, Some(OfOutput { output, owner, offsets })).await.map(drop)
+        self.request(topic, records, random, Some(OfOutput { output, owner, offsets, next })).await.map(drop)
     }
 
     async fn request(&self, topic: &str, records: Vec<NewRecord>, random: u64, output: Option<OfOutput>) -> Result<RecordPositions> {
@@ -144,23 +151,23 @@ impl<'g> AssignedRecords<'g> {
                 assigned.outcomes.push(Err(store::no_topic(&request.topic)));
                 continue;
             };
-            let Some(OfOutput { output, owner, offsets }) = &request.output else {
+            let Some(OfOutput { output, owner, offsets, next }) = &request.output else {
                 assigned.add(topic, request, 0);
                 continue;
             };
-            match outputs.advance(output, *owner, offsets) {
-                Some(appended) => assigned.add(topic, request, appended),
+            match outputs.advance(output, *owner, offsets, *next) {
+                Some(settled) => assigned.add(topic, request, settled),
                 None => assigned.outcomes.push(Err(output::taken_by_another(output))),
             }
         }
         assigned
     }
 
-    /// Adds the records of the next request, without the first ones, which are in the topic.
-    fn add(&mut self, topic: &TopicTail, request: &'g Request, appended: usize) {
+    /// Adds the records of the next request, without the first ones, whose events are settled.
+    fn add(&mut self, topic: &TopicTail, request: &'g Request, settled: usize) {
         let index = self.outcomes.len();
         self.outcomes.push(Ok(vec![(0, Offset::ZERO); request.records.len()]));
-        for (nth, record) in request.records.iter().enumerate().skip(appended) {
+        for (nth, record) in request.records.iter().enumerate().skip(settled) {
             let number = partition_for(record, topic.ends.len() as u32, random_of(request.random, nth));
             let pending = self.by_partition.entry((topic.id, number));
             let pending = pending.or_insert_with(|| Pending::after(topic.ends[number as usize]));

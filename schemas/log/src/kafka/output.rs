@@ -78,7 +78,7 @@ pub(super) struct OutputOwner {
 /// How far an owner's output is.
 #[derive(Clone, Copy)]
 enum Progress {
-    /// The event after the last one that is out.
+    /// The events before it are settled.
     Next(Option<Offset>),
     /// It is not known whether the last transaction was committed. The next takeover finds out.
     Unknown,
@@ -89,6 +89,8 @@ pub(super) struct Appended<'a> {
     pub(super) topic: &'a str,
     pub(super) partitions: u32,
     pub(super) records: &'a [(Offset, NewRecord)],
+    /// The events before it are settled with these records.
+    pub(super) next: Offset,
 }
 
 /// The topic in which the outputs of a group's sinks note how far they are.
@@ -162,7 +164,7 @@ impl OutputOwner {
         &self.output
     }
 
-    /// The event after the last one that is out.
+    /// The events before it are settled.
     pub(super) fn next(&self) -> Option<Offset> {
         match *lock(&self.progress) {
             Progress::Next(next) => next,
@@ -177,23 +179,23 @@ impl OutputOwner {
             let message = "an output was appended to after an error, without being taken over again";
             return Err(Error::conflict(message).with("sink", &self.output.sink));
         };
-        let skipped = next.map_or(0, |next| appended.records.partition_point(|(offset, _)| *offset < next));
-        let records = &appended.records[skipped..];
-        let Some((last, _)) = records.last() else { return Ok(()) };
-        let position = last.next();
-        let outcome = self.transaction(appended, records, position);
+        if next >= Some(appended.next) {
+            return Ok(());
+        }
+        let settled = next.map_or(0, |next| appended.records.partition_point(|(offset, _)| *offset < next));
+        let outcome = self.transaction(appended, &appended.records[settled..]);
         *progress = match &outcome {
-            Ok(()) => Progress::Next(Some(position)),
+            Ok(()) => Progress::Next(Some(appended.next)),
             Err(_) => Progress::Unknown,
         };
         outcome
     }
 
-    fn transaction(&self, appended: &Appended<'_>, records: &[(Offset, NewRecord)], position: Offset) -> Result<()> {
+    fn transaction(&self, appended: &Appended<'_>, records: &[(Offset, NewRecord)]) -> Result<()> {
         let client = self.client()?;
         let failed = |error| self.failed("appending the records of a sink", error);
         client.begin_transaction().map_err(failed)?;
-        let sent = self.send_all(client, appended, records, position);
+        let sent = self.send_all(client, appended, records);
         let outcome = sent.and_then(|()| client.commit_transaction(TIMEOUT).map_err(failed));
         if outcome.is_err() {
             // If this fails too, the next owner's first step aborts the transaction.
@@ -202,7 +204,7 @@ impl OutputOwner {
         outcome
     }
 
-    fn send_all(&self, client: &Client, appended: &Appended<'_>, records: &[(Offset, NewRecord)], position: Offset) -> Result<()> {
+    fn send_all(&self, client: &Client, appended: &Appended<'_>, records: &[(Offset, NewRecord)]) -> Result<()> {
         let random = Uuid::new_v4().as_u128() as u64;
         for (index, (_, record)) in records.iter().enumerate() {
             let partition = partition_for(record, appended.partitions, random_of(random, index));
@@ -212,7 +214,7 @@ impl OutputOwner {
             message.headers = headers_of(record)?;
             self.send(client, message)?;
         }
-        let (topic, key, value) = (positions_topic(&self.output.group), position_key(&self.output), position.to_string());
+        let (topic, key, value) = (positions_topic(&self.output.group), position_key(&self.output), appended.next.to_string());
         self.send(client, BaseRecord::<[u8], [u8]>::to(&topic).partition(0).key(key.as_bytes()).payload(value.as_bytes()))
     }
 

@@ -97,7 +97,7 @@ async fn an_owner_that_learns_while_it_sends_that_the_output_was_taken_over_has_
     let log = KafkaLog::open(&brokers.bootstrap_servers(), &little_room).unwrap();
     let owner = log.take_over_output(&output_of("in", "g")).await.unwrap().appender;
     brokers.request_errors(RDKafkaApiKey::AddPartitionsToTxn, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH]);
-    let refused = owner.append("out", made_of(0..100)).await.unwrap_err();
+    let refused = owner.append("out", made_of(0..100), Offset(100)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
     assert_eq!(log.bounds("out").await.unwrap()[0].end, Offset(0));
 }

@@ -9,8 +9,8 @@ use std::time::Instant;
 use committed::registry::LiveSink;
 use event_log::TopicPartition;
 use futures::future::join_all;
+use types::Result;
 use types::vector::Offset;
-use types::{Error, Result};
 
 use super::stalls::stall;
 use super::{OutputBatch, OutputKey, SinkWorker};
@@ -22,18 +22,21 @@ pub(super) struct AppendedBatch {
     output: OutputKey,
     stream: Arc<str>,
     sink: LiveSink,
-    /// The offset after the last event.
+    /// The offset after the last event that was decided.
     next: Result<Offset>,
 }
 
 impl SinkWorker {
-    /// Begins to append the records that were made, once those before them are out.
+    /// Begins to append the records that were made, once those before them are out. Where clients wait, the log notes
+    /// that the events are settled even if there are no records: a verdict such as `filtered` that nothing in the log
+    /// holds could become another one after a crash, because the next worker may decide by another version.
     pub(super) async fn begin_append_of_made(&mut self) -> Result<()> {
         self.finish_append().await?;
         let decided = std::mem::take(&mut self.decided);
         let made: Vec<OutputBatch> = std::mem::take(&mut self.made);
         let decided: Vec<DecidedBatch> = decided.into_iter().map(|decided| with_records(decided, &made)).collect();
-        let made: Vec<OutputBatch> = made.into_iter().filter(|made| !made.records.is_empty()).collect();
+        let is_asked = |made: &OutputBatch| decided.iter().any(|decided| decided.source == made.source);
+        let made: Vec<OutputBatch> = made.into_iter().filter(|made| !made.records.is_empty() || is_asked(made)).collect();
         if !made.is_empty() || !decided.is_empty() {
             let append = append_all(self.sinks.clone(), made, decided);
             self.appending = Some(tokio::spawn(append));
@@ -56,7 +59,8 @@ impl SinkWorker {
             match next {
                 Ok(next) => {
                     if let Some(taken) = self.taken.get_mut(&output) {
-                        taken.next = Some(next);
+                        // The worker before may have settled more than this one has decided by now.
+                        taken.next = taken.next.max(Some(next));
                     }
                 }
                 Err(error) => {
@@ -84,8 +88,8 @@ async fn append_all(sinks: Sinks, made: Vec<OutputBatch>, decided: Vec<DecidedBa
     join_all(by_partition.into_values().map(append)).await.into_iter().flatten().collect()
 }
 
-/// Waiting clients hear of what was decided about a partition's events as soon as all records of them are out, even if
-/// those of other partitions are not, or the worker has ended meanwhile.
+/// Waiting clients hear of what was decided about a partition's events as soon as all sinks have settled these in the
+/// log, even if those of other partitions are not settled, or the worker has ended meanwhile.
 async fn append_of_partition(sinks: &Sinks, made: Vec<OutputBatch>, decided: Vec<DecidedBatch>) -> Vec<AppendedBatch> {
     let appended = join_all(made.into_iter().map(OutputBatch::append)).await;
     if appended.iter().all(|appended| appended.next.is_ok()) {
@@ -96,21 +100,21 @@ async fn append_of_partition(sinks: &Sinks, made: Vec<OutputBatch>, decided: Vec
 
 impl OutputBatch {
     async fn append(mut self) -> AppendedBatch {
-        let next = self.append_once().await;
+        let next = self.append_once().await.map(|()| self.end);
         AppendedBatch { output: (self.sink.name.clone(), self.source), stream: self.stream, sink: self.sink, next }
     }
 
-    /// Appends the records, which it gives away, and returns the offset after the last event. It is tried once: after
-    /// an error the outcome is not known, and the output has to be taken over again.
-    async fn append_once(&mut self) -> Result<Offset> {
+    /// Appends the records, which it gives away. It is tried once: after an error the outcome is not known, and the
+    /// output has to be taken over again.
+    async fn append_once(&mut self) -> Result<()> {
         let records = std::mem::take(&mut self.records);
-        let (count, last) = (records.len() as u64, records.last().map(|(offset, _)| *offset));
+        let count = records.len() as u64;
         let (began, topic) = (Instant::now(), &self.sink.definition.topic);
-        self.appender.append(topic, records).await?;
+        self.appender.append(topic, records, self.end).await?;
         let name = self.sink.name.to_string();
         metrics::counter!("basestream_speed_sink_records_total", "sink" => name.clone()).increment(count);
         metrics::histogram!("basestream_speed_sink_append_seconds", "sink" => name).record(began.elapsed().as_secs_f64());
-        last.map(Offset::next).ok_or_else(|| Error::internal("an append of no record"))
+        Ok(())
     }
 }
 

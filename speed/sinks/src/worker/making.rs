@@ -42,11 +42,19 @@ impl SinkWorker {
                 appender: appender.ok_or_else(|| Error::internal("an output is not taken over"))?,
                 next: taken.decided_before(),
                 records: Vec::new(),
+                end: accepted.end,
             });
         }
-        if batches.is_empty() {
-            return Ok(());
+        if accepted.events.num_rows() > 0 && !batches.is_empty() {
+            self.add_records(registry, accepted, &mut batches).await?;
         }
+        let stream = &accepted.partition.stream;
+        self.made.extend(batches.into_iter().map(|batch| batch.finish(stream.clone())));
+        Ok(())
+    }
+
+    /// Adds the records of a partition's events to the batches of its sinks.
+    async fn add_records(&mut self, registry: &Registry, accepted: &Accepted, batches: &mut [OutputBatchBuilder]) -> Result<()> {
         let views = joined_views(registry, batches.iter().map(|batch| &*batch.plan))?;
         let read_view = self.read_view(accepted, &views).await?;
         let session = match &self.session {
@@ -68,8 +76,6 @@ impl SinkWorker {
                 batch.add(&self.seen, &chunk, &position)?;
             }
         }
-        let stream = &accepted.partition.stream;
-        self.made.extend(batches.into_iter().map(|batch| batch.finish(stream.clone())));
         Ok(())
     }
 }
@@ -82,11 +88,13 @@ struct OutputBatchBuilder {
     appender: Arc<dyn OutputAppender>,
     next: Option<Offset>,
     records: Vec<(Offset, NewRecord)>,
+    end: Offset,
 }
 
 impl OutputBatchBuilder {
     fn finish(self, stream: Arc<str>) -> OutputBatch {
-        OutputBatch { stream, sink: self.sink, source: self.source, appender: self.appender, from: self.next, records: self.records }
+        let OutputBatchBuilder { sink, source, appender, next, records, end, .. } = self;
+        OutputBatch { stream, sink, source, appender, from: next, records, end }
     }
 
     /// Makes the missing records of a chunk's events.

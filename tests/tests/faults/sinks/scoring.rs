@@ -105,6 +105,30 @@ async fn an_event_is_scored_before_it_is_stored_as_after() {
     }
 }
 
+/// Its worker dies before a checkpoint holds the event, and the next one decides by a version that leaves nothing out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_whose_client_heard_that_it_is_filtered_gets_no_record_from_the_next_worker() {
+    show_logs();
+    let (harness, test_log) = project().await;
+    let reliable = async || Arc::new(Flaky { log: test_log.log().await, append: Arc::new(|_| Append::default()), failed: Arc::default() });
+    let store = async |process: &Process, id: &str| {
+        let sink = process.reads.loaded().unwrap().registry.sinks[0].clone();
+        let event = record(&(Some("k1".to_owned()), event_json(id, 5)));
+        process.sinks.append(&sink, event, Vec::new(), Duration::from_secs(120)).await.unwrap()
+    };
+    let process = Process::start_committing(&harness, &test_log, "w0", reliable().await, Duration::from_secs(3_600)).await;
+    let filtered = store(&process, "e1").await;
+    assert_eq!((filtered.offset, filtered.outcome), (Offset(0), Some(EventOutcome::Filtered)));
+    process.kill().await;
+    second_version(&harness, test_log.sql(&INCLUSIVE.replace(" WHERE e.x <> 5", ""))).await;
+    let process = Process::start_on(&harness, &test_log, "w1", reliable().await).await;
+    let scored = store(&process, "e2").await;
+    assert!(matches!(scored.outcome, Some(EventOutcome::Scored(_))), "{scored:?}");
+    let out = put_out(&harness, &test_log, INCLUSIVE).await;
+    assert_eq!(out.into_keys().collect::<Vec<_>>(), [(0, scored.offset.0)]);
+    process.finish().await;
+}
+
 /// The HTTP of a process whose events are scored, and the tokens of who asks.
 struct Served {
     url: String,
@@ -314,14 +338,14 @@ async fn each_of_many_gets_its_own_record(served: &Served) {
     }
 }
 
-/// The outcome of one version is not returned to a caller who may use another version, which may read other views.
-async fn record_of_another_version_is_not_returned(harness: &Harness, test_log: &TestLog, served: &Served) {
+/// Applies a second version of the sink.
+async fn second_version(harness: &Harness, sql: String) {
     let version = |version, status| {
         catalog::Add::Definition(catalog::DefinitionRecord {
             kind: DefinitionKind::Sink,
             name: "after".into(),
             version,
-            sql: test_log.sql(INCLUSIVE),
+            sql: sql.clone(),
             status,
             created_at: 0,
             since: 0,
@@ -332,6 +356,11 @@ async fn record_of_another_version_is_not_returned(harness: &Harness, test_log: 
     let versions = vec![version(1, catalog::DefinitionStatus::Retired), version(2, catalog::DefinitionStatus::Active)];
     let commit = catalog::Commit { id: Uuid::now_v7(), add: versions, ..catalog::Commit::default() };
     harness.catalog.commit(commit).await.unwrap();
+}
+
+/// The outcome of one version is not returned to a caller who may use another version, which may read other views.
+async fn record_of_another_version_is_not_returned(harness: &Harness, test_log: &TestLog, served: &Served) {
+    second_version(harness, test_log.sql(INCLUSIVE)).await;
     until("the second version", async || served.store(&event_json("e1", 1)).await["meta"]["sink"] == "after@2").await;
     let again = served.store(&event_json("e1", 1)).await;
     assert_eq!((&again["status"], &again["row"], &again["first"]), (&json!("duplicate"), &Value::Null, &Value::Null), "{again}");

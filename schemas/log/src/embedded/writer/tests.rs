@@ -14,8 +14,9 @@ fn request(topic: &str, records: Vec<NewRecord>, output: Option<OfOutput>) -> Re
 
 /// The records of these events, appended by an owner of the output.
 fn of_output(owner: Uuid, events: Range<i64>) -> Request {
+    let next = Offset(events.end);
     let (offsets, records): (Vec<Offset>, Vec<NewRecord>) = made_of(events).into_iter().unzip();
-    request("out", records, Some(OfOutput { output: output_of("in", "g"), owner, offsets }))
+    request("out", records, Some(OfOutput { output: output_of("in", "g"), owner, offsets, next }))
 }
 
 async fn values_in(store: &Store, topic: &str) -> Vec<Bytes> {
@@ -98,8 +99,9 @@ async fn each_output_of_a_group_advances_by_itself() {
     write.commit().await.unwrap();
     for more in [1, 3] {
         let request_of = |(nth, output): (usize, &LogOutput)| {
-            let (offsets, records) = made_of(0..nth as i64 + more).into_iter().unzip();
-            request("out", records, Some(OfOutput { output: output.clone(), owner, offsets }))
+            let next = Offset(nth as i64 + more);
+            let (offsets, records) = made_of(0..next.0).into_iter().unzip();
+            request("out", records, Some(OfOutput { output: output.clone(), owner, offsets, next }))
         };
         let group: Vec<Request> = outputs.iter().enumerate().map(request_of).collect();
         let outcomes = append_group(&store, &clock, &group, &mut copier).await.unwrap();

@@ -294,7 +294,7 @@ async fn the_record_of_an_event_is_appended_once() {
     first.create_topic(&topic, 3).await.unwrap();
     let output = crate::testing::output_of("in", &group);
     let owner = crate::testing::each_record_is_appended_once(&*first, &*second, &topic, &output).await;
-    let refused = owner.append(&topic, crate::testing::made_of(60..70)).await.unwrap_err();
+    let refused = owner.append(&topic, crate::testing::made_of(60..70), Offset(70)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
 }
 
@@ -308,7 +308,7 @@ async fn a_position_behind_an_open_transaction_is_not_missed() {
     let output = crate::testing::output_of("in", &group);
     let taken = first.take_over_output(&output).await.unwrap();
     assert_eq!(taken.next, None);
-    taken.appender.append(&topic, crate::testing::made_of(0..10)).await.unwrap();
+    taken.appender.append(&topic, crate::testing::made_of(0..10), Offset(10)).await.unwrap();
     let (positions, id) = (format!("{group}-outputs"), group.clone());
     let leave_open = move || {
         let mut config = ClientConfig::new();
@@ -323,6 +323,6 @@ async fn a_position_behind_an_open_transaction_is_not_missed() {
         std::mem::forget(producer);
     };
     tokio::task::spawn_blocking(leave_open).await.unwrap();
-    taken.appender.append(&topic, crate::testing::made_of(10..20)).await.unwrap();
+    taken.appender.append(&topic, crate::testing::made_of(10..20), Offset(20)).await.unwrap();
     assert_eq!(second.take_over_output(&output).await.unwrap().next, Some(Offset(20)));
 }

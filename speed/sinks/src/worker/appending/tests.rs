@@ -11,9 +11,12 @@ use engine::functions::Functions;
 use event_log::{LogOutput, NewRecord, OutputAppender};
 use speed::WorkerSinks;
 use tokio::sync::watch;
+use types::vector::PartitionId;
+use uuid::Uuid;
 
 use super::*;
 use crate::SinkSettings;
+use crate::switches::OutputState;
 
 const OUT: &str = "CREATE SINK out WITH (topic = 'out', format = 'json') AS SELECT e.id FROM events e";
 
@@ -33,11 +36,17 @@ async fn worker_with_a_record(sinks: &Sinks) -> SinkWorker {
     worker
 }
 
+/// The output of a sink and a partition.
+fn output_of(sink: &str, partition: i32) -> LogOutput {
+    let source = TopicPartition { topic: "events".into(), partition };
+    LogOutput { group: "basestream".into(), sink: sink.into(), source, identity: "log".into() }
+}
+
 /// A sink's record of the first event of a partition, whose output was taken over for it.
 async fn record_of(sink: &str, sinks: &Sinks, partition: i32) -> OutputBatch {
-    let source = TopicPartition { topic: "events".into(), partition };
-    let output = LogOutput { group: "basestream".into(), sink: sink.into(), source: source.clone(), identity: "log".into() };
+    let output = output_of(sink, partition);
     let appender = sinks.log.take_over_output(&output).await.unwrap().appender;
+    let source = output.source;
     let definition = parse_sink(OUT).unwrap();
     let sink = LiveSink {
         name: sink.into(),
@@ -48,7 +57,7 @@ async fn record_of(sink: &str, sinks: &Sinks, partition: i32) -> OutputBatch {
         paused_since: None,
     };
     let record = NewRecord { key: None, value: Some(Bytes::from_static(b"{}")), headers: Vec::new(), partition_by: None };
-    OutputBatch { stream: "events".into(), sink, source, appender, from: None, records: vec![(Offset(0), record)] }
+    OutputBatch { stream: "events".into(), sink, source, appender, from: None, records: vec![(Offset(0), record)], end: Offset(1) }
 }
 
 #[tokio::test]
@@ -108,7 +117,7 @@ struct Stuck;
 
 #[async_trait]
 impl OutputAppender for Stuck {
-    async fn append(&self, _: &str, _: Vec<(Offset, NewRecord)>) -> Result<()> {
+    async fn append(&self, _: &str, _: Vec<(Offset, NewRecord)>, _: Offset) -> Result<()> {
         std::future::pending().await
     }
 }
@@ -126,6 +135,58 @@ async fn the_clients_of_a_partition_do_not_wait_for_the_records_of_another() {
     let heard = tokio::time::timeout(Duration::from_secs(60), decisions.recv()).await.unwrap().unwrap();
     assert_eq!(heard.source.partition, 0);
     assert!(worker.is_appending());
+}
+
+/// A worker that has decided the first event of a partition, which gets no record, and whose client waits.
+async fn worker_without_a_record(sinks: &Sinks) -> SinkWorker {
+    let mut worker = worker_with_a_record(sinks).await;
+    worker.made[0].records.clear();
+    worker.decided = vec![decided(&worker.made[0].source)];
+    worker
+}
+
+#[tokio::test]
+async fn clients_hear_of_an_event_without_a_record_once_the_log_has_noted_that_it_gets_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let sinks = sinks(folder.path()).await;
+    sinks.log.create_topic("out", 1).await.unwrap();
+    let mut worker = worker_without_a_record(&sinks).await;
+    let mut decisions = sinks.outcomes.listen();
+    worker.begin_append().await.unwrap();
+    worker.appended().await.unwrap();
+    assert!(decisions.try_recv().unwrap().sinks[0].records.is_empty());
+    assert_eq!(sinks.log.take_over_output(&output_of("out", 0)).await.unwrap().next, Some(Offset(1)));
+    assert_eq!(sinks.log.bounds("out").await.unwrap()[0].end, Offset(0));
+}
+
+#[tokio::test]
+async fn clients_hear_nothing_of_an_event_without_a_record_from_a_worker_that_has_lost_its_partition() {
+    let folder = tempfile::tempdir().unwrap();
+    let sinks = sinks(folder.path()).await;
+    sinks.log.create_topic("out", 1).await.unwrap();
+    let mut worker = worker_without_a_record(&sinks).await;
+    let next = sinks.log.take_over_output(&output_of("out", 0)).await.unwrap().next;
+    assert_eq!(next, None, "the other worker decides the event anew");
+    let mut decisions = sinks.outcomes.listen();
+    worker.begin_append().await.unwrap();
+    assert_eq!(worker.appended().await.unwrap_err().kind(), types::ErrorKind::Conflict);
+    assert!(decisions.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn what_the_worker_before_has_settled_stays_settled() {
+    let folder = tempfile::tempdir().unwrap();
+    let sinks = sinks(folder.path()).await;
+    sinks.log.create_topic("out", 1).await.unwrap();
+    let before = sinks.log.take_over_output(&output_of("out", 0)).await.unwrap().appender;
+    before.append("out", Vec::new(), Offset(5)).await.unwrap();
+    let mut worker = worker_without_a_record(&sinks).await;
+    let output = (Arc::from("out"), worker.made[0].source.clone());
+    let unclaimed = OutputState::unclaimed(PartitionId::new("events", 0), "log".into(), Uuid::new_v4());
+    worker.taken.insert(output.clone(), OutputState { next: Some(Offset(5)), ..unclaimed });
+    worker.begin_append().await.unwrap();
+    worker.appended().await.unwrap();
+    assert_eq!(worker.taken[&output].next, Some(Offset(5)));
 }
 
 /// What was decided of the first event.
