@@ -11,7 +11,7 @@
 //! workers: what workers of other processes have not committed
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -211,8 +211,8 @@ impl Follower {
         self.0.links.all()
     }
 
-    pub(crate) async fn listen_to_workers(&self, topic: &Arc<str>) -> Vec<Result<feed::DecisionListener>> {
-        self.0.links.listen(topic).await
+    pub(crate) async fn listen_to_workers(&self, topic: &Arc<str>, partitions: &BTreeSet<i32>) -> Vec<Result<feed::DecisionListener>> {
+        self.0.links.listen(topic, partitions).await
     }
 
     pub(crate) fn loaded(&self) -> Option<Arc<Loaded>> {

@@ -1,6 +1,7 @@
 //! A serving node: what its users hold. It follows the catalog ([`Follower`]), answers lookups ([`crate::lookup`]) and
 //! SQL ([`crate::sql`]).
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -120,9 +121,9 @@ impl Node {
     }
 
     /// Has the workers of each of these processes listen to what they decide, for one event that is about to be
-    /// appended to this topic.
-    pub async fn listen_to_workers(&self, topic: &Arc<str>) -> Vec<Result<feed::DecisionListener>> {
-        self.inner.follower.listen_to_workers(topic).await
+    /// appended to this topic. Those that are slow are left out once the others have all of these partitions.
+    pub async fn listen_to_workers(&self, topic: &Arc<str>, partitions: &BTreeSet<i32>) -> Vec<Result<feed::DecisionListener>> {
+        self.inner.follower.listen_to_workers(topic, partitions).await
     }
 
     /// Loads the catalog's present state and makes it the one that queries read. While a file of a view that is served

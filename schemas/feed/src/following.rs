@@ -1,6 +1,6 @@
 //! A node's side: follows one worker's process, and mirrors its layers as long as it is reached.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,8 +10,8 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use bytes::Bytes;
 use engine::fresh::{ChangeOutcome, Fresh, FreshLayer, LayerChange, Mirror, Snapshot};
 use engine::states::StateRows;
-use futures::FutureExt;
-use futures::future::join_all;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
@@ -34,6 +34,9 @@ const REFUSED_FOR: Duration = Duration::from_secs(2);
 const SNAPSHOT_WITHIN: Duration = Duration::from_secs(60);
 /// A process that has not said by then that it listens counts as not reached.
 const LISTENS_WITHIN: Duration = Duration::from_secs(3);
+/// How long other processes are waited for once those that listen have all partitions. A partition may move to one of
+/// these while the event is appended, but one that hangs does not hold each event up until it is known to be lost.
+const OTHERS_WITHIN: Duration = Duration::from_millis(100);
 
 /// Follows workers for one node. Cheap to clone.
 #[derive(Clone)]
@@ -235,10 +238,17 @@ impl Links {
     }
 
     /// Has every process listen to what its workers decide, for one event that is about to be appended to this topic.
-    /// An error says which process is not reached, and why.
-    pub async fn listen(&self, topic: &Arc<str>) -> Vec<Result<DecisionListener>> {
+    /// An error says which process is not reached, and why. Those that are slow are left out once the others have all of
+    /// these partitions.
+    pub async fn listen(&self, topic: &Arc<str>, partitions: &BTreeSet<i32>) -> Vec<Result<DecisionListener>> {
         let links = self.all();
-        join_all(links.iter().map(|link| link.listen(topic))).await
+        let listening: FuturesUnordered<_> = links.iter().map(|link| link.listen(topic)).collect();
+        let mut reached: BTreeSet<i32> = BTreeSet::new();
+        let have_all = |listener: &Result<DecisionListener>| {
+            reached.extend(listener.iter().flat_map(|listener| &listener.partitions));
+            partitions.is_subset(&reached)
+        };
+        answers_in_time(listening, have_all).await
     }
 
     fn set(&self, worker: &str, address: &str, state: LinkState, connection: Option<WorkerConnection>) {
@@ -289,6 +299,19 @@ impl Link {
         let connection = self.connection.as_ref().ok_or_else(unreached)?;
         let listening = tokio::time::timeout(LISTENS_WITHIN, DecisionListener::begin(connection, topic)).await;
         listening.map_err(|_| unreached())?.map_err(|error| error.with("worker", &self.worker))
+    }
+}
+
+/// The answers as they come, until one `is_enough` and the others have had a moment more.
+async fn answers_in_time<A>(mut asked: FuturesUnordered<impl Future<Output = A>>, mut is_enough: impl FnMut(&A) -> bool) -> Vec<A> {
+    let (mut answers, mut enough_since) = (Vec::new(), None);
+    loop {
+        let patience = enough_since.map_or(Duration::MAX, |since: Instant| OTHERS_WITHIN.saturating_sub(since.elapsed()));
+        let Ok(Some(answer)) = tokio::time::timeout(patience, asked.next()).await else { return answers };
+        if enough_since.is_none() && is_enough(&answer) {
+            enough_since = Some(Instant::now());
+        }
+        answers.push(answer);
     }
 }
 

@@ -76,9 +76,11 @@ impl Sinks {
         if self.are_all(topic, &reached).await? {
             return Ok(Vec::new());
         }
+        let count = self.partition_count(topic).await?;
+        let lacking: BTreeSet<i32> = (0_i32..).take(count).filter(|partition| !reached.contains(partition)).collect();
         let node = self.node.borrow().clone();
         let asked = match node {
-            Some(node) => node.listen_to_workers(topic).await,
+            Some(node) => node.listen_to_workers(topic, &lacking).await,
             None => Vec::new(),
         };
         let (mut listeners, mut unreached) = (Vec::new(), None);

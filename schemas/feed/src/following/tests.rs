@@ -1,10 +1,9 @@
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use access::{Authenticator, Keyring, NewToken, new_token};
 use catalog::Role;
 use engine::fresh::{Claim, Complete};
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all, pending, ready};
 use tokio::sync::{Notify, broadcast};
 use tokio::task::JoinHandle;
 use types::vector::{Offset, PartitionId, Vector};
@@ -243,6 +242,9 @@ async fn an_owner_that_is_refused_for_long_is_asked_to_claim_its_partitions_agai
     process.end().await;
 }
 
+/// Whoever asks for no partitions has them all with the first answer.
+static NO_PARTITIONS: BTreeSet<i32> = BTreeSet::new();
+
 /// What the workers of a process decide: events of the partition 3 of any topic.
 #[derive(Clone)]
 struct FakeDecisions(broadcast::Sender<Offset>);
@@ -276,10 +278,10 @@ async fn a_node_that_had_a_worker_listen_misses_no_decision() {
     let node = Node::follow(&process.address);
     node.is_followed(true).await;
     let topic = "t".into();
-    let mut listeners = node.links.listen(&topic).await;
+    let mut listeners = node.links.listen(&topic, &NO_PARTITIONS).await;
     let first = listeners.pop().unwrap().unwrap();
     assert_eq!((listeners.len(), &first.partitions), (0, &BTreeSet::from([3])));
-    let second = node.links.listen(&topic).await.pop().unwrap().unwrap();
+    let second = node.links.listen(&topic, &NO_PARTITIONS).await.pop().unwrap().unwrap();
     for offset in [7, 8] {
         decisions.0.send(Offset(offset)).unwrap();
     }
@@ -303,12 +305,12 @@ async fn a_worker_that_ends_before_it_decides_says_nothing() {
     let node = Node::follow(&process.address);
     node.is_followed(true).await;
     let topic = "t".into();
-    let listener = node.links.listen(&topic).await.pop().unwrap().unwrap();
+    let listener = node.links.listen(&topic, &NO_PARTITIONS).await.pop().unwrap().unwrap();
     let request = request(1);
     let (answer, _) = tokio::join!(listener.decision(&request), process.end());
     assert!(!matches!(answer, Ok(Some(_))), "{answer:?}");
     node.is_followed(false).await;
-    let unreached = node.links.listen(&topic).await.pop().unwrap().unwrap_err();
+    let unreached = node.links.listen(&topic, &NO_PARTITIONS).await.pop().unwrap().unwrap_err();
     assert_eq!(unreached.kind(), ErrorKind::Unavailable, "{unreached}");
 }
 
@@ -332,7 +334,7 @@ async fn decisions_are_for_those_who_may_read_everything() {
     {
         let node = Node::follow_as(&process.address, Credentials { token: Some(token.clone()), tls: None });
         node.is_followed(true).await;
-        let listener = node.links.listen(&"t".into()).await.pop().unwrap();
+        let listener = node.links.listen(&"t".into(), &NO_PARTITIONS).await.pop().unwrap();
         assert_eq!(listener.err().map(|error| error.kind()), expected);
     }
 }
@@ -348,12 +350,21 @@ async fn a_node_whose_token_was_revoked_meanwhile_learns_no_decision() {
     let process = Process::start_with(&worker(), "127.0.0.1:0", Some(Arc::new(decisions.clone())), Some(keyring.clone())).await;
     let node = Node::follow_as(&process.address, Credentials { token: Some(token), tls: None });
     node.is_followed(true).await;
-    let listener = node.links.listen(&"t".into()).await.pop().unwrap().unwrap();
+    let listener = node.links.listen(&"t".into(), &NO_PARTITIONS).await.pop().unwrap().unwrap();
     keyring.set(Vec::new());
     decisions.0.send(Offset(1)).unwrap();
     let refused = listener.decision(&request(1)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unauthenticated, "{refused}");
     process.end().await;
+}
+
+#[tokio::test]
+async fn a_process_that_hangs_is_not_waited_for_once_others_have_all_partitions() {
+    let asked: FuturesUnordered<_> = [ready(1).boxed(), pending().boxed(), ready(2).boxed()].into_iter().collect();
+    let answers = tokio::time::timeout(Duration::from_secs(60), answers_in_time(asked, |_| true)).await;
+    let mut answers = answers.expect("timed out: the one that hangs is waited for");
+    answers.sort_unstable();
+    assert_eq!(answers, [1, 2], "one that does not hang is heard");
 }
 
 /// As when the worker's process is busy, and clients of the node hang up.
@@ -367,14 +378,14 @@ async fn a_node_is_not_cut_off_when_it_gives_up_many_events_at_once() {
     // These threads serve nodes.
     let busy = types::threads::keep_busy(&types::threads::QUERIES);
     let topic: Arc<str> = "t".into();
-    let asked = (0..100).map(|_| tokio::time::timeout(Duration::from_millis(200), node.links.listen(&topic)));
+    let asked = (0..100).map(|_| tokio::time::timeout(Duration::from_millis(200), node.links.listen(&topic, &NO_PARTITIONS)));
     assert!(join_all(asked).await.iter().all(|asked| asked.is_err()));
     // That they were given up reaches the process as well before it goes on.
     tokio::time::sleep(Duration::from_millis(100)).await;
     drop(busy);
     fresh.publish(layer(0, 3), []);
     node.reads("s/0:3").await;
-    node.links.listen(&topic).await.pop().unwrap().unwrap();
+    node.links.listen(&topic, &NO_PARTITIONS).await.pop().unwrap().unwrap();
     assert_eq!(node.links.all()[0].since, since, "it began again");
     process.end().await;
 }
