@@ -16,7 +16,10 @@ use types::{Result, TransitionKind};
 use crate::event_clock::EventClock;
 use crate::outbox::{Outbox, TransitionOrigin};
 
+mod part_reads;
 mod transitions;
+
+use part_reads::PartReads;
 
 /// Keys that are evaluated together.
 const CHUNK: usize = 4_096;
@@ -234,25 +237,31 @@ impl Evaluation {
     }
 
     async fn evaluate_every_key(&mut self, round: &Round<'_>, (at, pass): (Micros, Pass), outbox: &mut Outbox<'_>) -> Result<()> {
-        // An open key without a row has ceased.
-        let mut without_row: HashSet<EncodedKey> = self.watch.open().keys().cloned().collect();
-        let parts = watched_parts(round.read_view, round.loaded)?;
-        let mut linked = match self.plan.view.links() {
-            Some(_) => Some(LinkedKeys::new(round.read_view, round.loaded, &parts, &|| outbox.held.note_progress())?),
-            None => None,
+        let without_row = match self.plan.view.links().is_some() {
+            true => self.evaluate_linked_parts(round, (at, pass), outbox).await?,
+            false => self.evaluate_parts(round, (at, pass), outbox).await?,
         };
-        for part in parts {
-            if let Some(linked) = &mut linked {
-                let keys = linked.take_part(round.read_view, round.loaded, &part, &|| outbox.held.note_progress())?;
-                note_progress(outbox).await?;
-                for key in &keys {
-                    without_row.remove(key);
-                }
-                let keys: Vec<(EncodedKey, Micros)> = keys.into_iter().map(|key| (key, at)).collect();
-                self.evaluate_keys(round, &keys, pass, outbox).await?;
-                continue;
-            }
-            let (keys, watched) = rows_of_part(round.read_view, round.loaded, &self.plan, &part, at)?;
+        // An open key without a row has ceased.
+        let mut without_row: Vec<(EncodedKey, Micros)> = without_row.into_iter().map(|key| (key, at)).collect();
+        without_row.sort_unstable();
+        self.evaluate_keys(round, &without_row, pass, outbox).await
+    }
+
+    /// Evaluates the keys of a view without JOIN that have a row. Returns the other open keys.
+    async fn evaluate_parts(
+        &mut self,
+        round: &Round<'_>,
+        (at, pass): (Micros, Pass),
+        outbox: &mut Outbox<'_>,
+    ) -> Result<HashSet<EncodedKey>> {
+        let parts = watched_parts(round.read_view, round.loaded)?;
+        let (read_view, plan) = (round.read_view.clone(), self.plan.clone());
+        let mut reads = PartReads::begin(parts, move |part| {
+            let loaded = read_view.view(&plan.view.view)?;
+            rows_of_part(&read_view, loaded, &plan, &part, at)
+        });
+        let mut without_row = self.open_keys();
+        while let Some((keys, watched)) = reads.next().await? {
             // A part may have no keys to evaluate.
             note_progress(outbox).await?;
             for from in (0..keys.len()).step_by(CHUNK) {
@@ -269,9 +278,33 @@ impl Evaluation {
                 put(outbox, made, round).await?;
             }
         }
-        let mut without_row: Vec<(EncodedKey, Micros)> = without_row.into_iter().map(|key| (key, at)).collect();
-        without_row.sort_unstable();
-        self.evaluate_keys(round, &without_row, pass, outbox).await
+        Ok(without_row)
+    }
+
+    /// The same for a linked view.
+    async fn evaluate_linked_parts(
+        &mut self,
+        round: &Round<'_>,
+        (at, pass): (Micros, Pass),
+        outbox: &mut Outbox<'_>,
+    ) -> Result<HashSet<EncodedKey>> {
+        let mut without_row = self.open_keys();
+        let parts = watched_parts(round.read_view, round.loaded)?;
+        let mut linked = LinkedKeys::new(round.read_view, round.loaded, &parts, &|| outbox.held.note_progress())?;
+        for part in parts {
+            let keys = linked.take_part(round.read_view, round.loaded, &part, &|| outbox.held.note_progress())?;
+            note_progress(outbox).await?;
+            for key in &keys {
+                without_row.remove(key);
+            }
+            let keys: Vec<(EncodedKey, Micros)> = keys.into_iter().map(|key| (key, at)).collect();
+            self.evaluate_keys(round, &keys, pass, outbox).await?;
+        }
+        Ok(without_row)
+    }
+
+    fn open_keys(&self) -> HashSet<EncodedKey> {
+        self.watch.open().keys().cloned().collect()
     }
 
     async fn evaluate_keys(&mut self, round: &Round<'_>, keys: &[(EncodedKey, Micros)], pass: Pass, outbox: &mut Outbox<'_>) -> Result<()> {
