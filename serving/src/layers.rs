@@ -19,6 +19,9 @@ mod plan;
 
 pub use plan::{CheckpointIds, LayerPlan, layer_plan, next_merge};
 
+/// Each takes as much memory again as the runs that it merges.
+const MERGES_AT_ONCE: usize = 2;
+
 /// States of some checkpoints, sorted.
 #[derive(Debug, Clone)]
 pub struct LayerRun {
@@ -110,7 +113,7 @@ pub async fn refresh(
         }
     }
     if events > source.budget.of_view || !(source.is_served || source.budget.take(events)) {
-        return Ok(Refreshed::Short { layers: compact(view, layers, state)?, lacking, events });
+        return Ok(Refreshed::Short { layers: compact(view, layers, state).await?, lacking, events });
     }
     match compute_all(source, view, state, &to_compute).await {
         Ok(computed) => layers.extend(computed),
@@ -121,7 +124,7 @@ pub async fn refresh(
             return Err(error);
         }
     }
-    Ok(Refreshed::Whole(compact(view, layers, state)?))
+    Ok(Refreshed::Whole(compact(view, layers, state).await?))
 }
 
 async fn compute_all(
@@ -167,19 +170,44 @@ fn layer_of(checkpoint: &CheckpointRecord, rows: StateRows, failures: Failures) 
     LayerRun { checkpoints: CheckpointIds::from([checkpoint.id]), run: Arc::new(SortedRun::in_memory(rows)), failures }
 }
 
-fn compact(view: &LiveView, mut layers: Vec<LayerRun>, state: &CatalogState) -> Result<Vec<LayerRun>> {
+/// Merges the runs that have aged.
+async fn compact(view: &LiveView, mut layers: Vec<LayerRun>, state: &CatalogState) -> Result<Vec<LayerRun>> {
     loop {
-        let held: Vec<&CheckpointIds> = layers.iter().map(|layer| &layer.checkpoints).collect();
-        let Some(aged) = next_merge(&held, state) else { return Ok(layers) };
-        // From the last: the places before stay what they are.
-        let aged: Vec<LayerRun> = aged.into_iter().rev().map(|at| layers.swap_remove(at)).collect();
-        let sets: Vec<&StateRows> = aged.iter().flat_map(|layer| layer.run.chunks()).collect();
-        let mut failures = Failures::default();
-        aged.iter().for_each(|layer| failures.extend(&layer.failures));
-        layers.push(LayerRun {
-            failures: Arc::new(failures),
-            checkpoints: aged.iter().flat_map(|layer| layer.checkpoints.iter().copied()).collect(),
-            run: Arc::new(SortedRun::in_memory(merge_sets(&view.plan, &view.codec, &sets)?)),
-        });
+        let aged = take_aged(&mut layers, state);
+        if aged.is_empty() {
+            return Ok(layers);
+        }
+        let merges: Vec<_> = aged.into_iter().map(|runs| merged(view, runs)).collect();
+        layers.extend(futures::stream::iter(merges).buffered(MERGES_AT_ONCE).try_collect::<Vec<_>>().await?);
     }
 }
+
+/// Takes out the runs that are merged next: groups of which each becomes one run.
+fn take_aged(layers: &mut Vec<LayerRun>, state: &CatalogState) -> Vec<Vec<LayerRun>> {
+    let mut groups = Vec::new();
+    loop {
+        let held: Vec<&CheckpointIds> = layers.iter().map(|layer| &layer.checkpoints).collect();
+        let Some(aged) = next_merge(&held, state) else { return groups };
+        // From the last: the places before stay what they are.
+        groups.push(aged.into_iter().rev().map(|at| layers.swap_remove(at)).collect());
+    }
+}
+
+/// On a thread of its own: after a start, the runs of many checkpoints are merged.
+async fn merged(view: &LiveView, runs: Vec<LayerRun>) -> Result<LayerRun> {
+    let (plan, codec) = (view.plan.clone(), view.codec.clone());
+    let merge = move || -> Result<LayerRun> {
+        let sets: Vec<&StateRows> = runs.iter().flat_map(|layer| layer.run.chunks()).collect();
+        let mut failures = Failures::default();
+        runs.iter().for_each(|layer| failures.extend(&layer.failures));
+        Ok(LayerRun {
+            failures: Arc::new(failures),
+            checkpoints: runs.iter().flat_map(|layer| layer.checkpoints.iter().copied()).collect(),
+            run: Arc::new(SortedRun::in_memory(merge_sets(&plan, &codec, &sets)?)),
+        })
+    };
+    tokio::task::spawn_blocking(merge).await?
+}
+
+#[cfg(test)]
+mod tests;
