@@ -236,7 +236,8 @@ impl Sides<'_> {
         mut recomputed_rows: mpsc::Receiver<StateRows>,
     ) -> Result<ComparedRows> {
         let view = &self.attempt.view;
-        let is_compared = |state: StateIndex| state != StateIndex::EVENTS || !counts_expired(view, &self.edges_from);
+        let counts_expired = counts_expired(view, &self.edges_from);
+        let is_compared = move |state: StateIndex| state != StateIndex::EVENTS || !counts_expired;
         let (mut kept, mut recomputed, mut found) = (None, None, ComparedRows::default());
         loop {
             self.refill(&mut kept, &mut kept_rows).await?;
@@ -245,10 +246,17 @@ impl Sides<'_> {
                 return Ok(found);
             }
             let none = || StateRows::from_sorted(RecordBatch::new_empty(view.plan.state_schema().clone()), Vec::<&[u8]>::new().into());
-            let (of_kept, of_recomputed) = (kept.take().unwrap_or_else(none), recomputed.take().unwrap_or_else(none));
-            let (done, also_done) = compare_at_hand(&view.plan, (&of_kept, &of_recomputed), is_compared, &mut found)?;
-            kept = Some(of_kept.slice(done..of_kept.len()));
-            recomputed = Some(of_recomputed.slice(also_done..of_recomputed.len()));
+            let at_hand = (kept.take().unwrap_or_else(none), recomputed.take().unwrap_or_else(none));
+            let plan = view.plan.clone();
+            // Buckets are read and compared on one thread otherwise.
+            let comparing = tokio::task::spawn_blocking(move || {
+                let mut found = ComparedRows::default();
+                let left = compare_at_hand(&plan, at_hand, is_compared, &mut found)?;
+                Ok::<_, Error>((left, found))
+            });
+            let ((left, also_left), more) = comparing.await??;
+            (kept, recomputed) = (Some(left), Some(also_left));
+            found.add(more);
         }
     }
 

@@ -41,9 +41,29 @@ impl ComparedRows {
     }
 }
 
-/// Compares what is at hand of both sides and returns how many rows of each are done: at least one, if either has any.
-/// A side that has no row at hand has ended.
+/// Compares what is at hand of both sides until one of them is used up, and returns what is left. A side that has no row
+/// at hand at first has ended: then the other one is used up.
 pub(super) fn compare_at_hand(
+    plan: &ViewPlan,
+    (mut kept, mut recomputed): (StateRows, StateRows),
+    is_compared: impl Fn(StateIndex) -> bool,
+    found: &mut ComparedRows,
+) -> Result<(StateRows, StateRows)> {
+    let one_has_ended = kept.is_empty() || recomputed.is_empty();
+    let is_left = |kept: &StateRows, recomputed: &StateRows| match one_has_ended {
+        true => !(kept.is_empty() && recomputed.is_empty()),
+        false => !(kept.is_empty() || recomputed.is_empty()),
+    };
+    while is_left(&kept, &recomputed) {
+        let (done, also_done) = compare_next(plan, (&kept, &recomputed), &is_compared, found)?;
+        (kept, recomputed) = (kept.slice(done..kept.len()), recomputed.slice(also_done..recomputed.len()));
+    }
+    Ok((kept, recomputed))
+}
+
+/// Compares the next rows that both sides have, or the next row that one of them lacks, and returns how many rows of
+/// each are done.
+fn compare_next(
     plan: &ViewPlan,
     (kept, recomputed): (&StateRows, &StateRows),
     is_compared: impl Fn(StateIndex) -> bool,

@@ -28,6 +28,11 @@ pub(super) struct Timing {
     pub(super) repeats: usize,
 }
 
+/// How long it is waited after the warm-up until records are about as far as events: what is behind then has too little
+/// power for the rate, not a broker or a process that has just started.
+const CATCHES_UP_WITHIN: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
 /// Measures a process that reads an empty topic, until there are as many records as are `accepted` of the appended
 /// payments. Returns these payments, too.
 pub(super) async fn send_and_read(
@@ -41,6 +46,11 @@ pub(super) async fn send_and_read(
     let sender = Sender::start(topic, sent.clone(), rate).await?;
     let mut reader = Reader::new(tail, sent);
     reader.read_for(timing.warm_up).await?;
+    let (catching_up, half_a_second) = (Instant::now(), rate.div_ceil(2));
+    let accepted_so_far = || accepted(&Payments { records: sender.appended(), ..topic.payments });
+    while accepted_so_far() > reader.records() + half_a_second && catching_up.elapsed() < CATCHES_UP_WITHIN {
+        reader.read_for(LOOK_EVERY).await?;
+    }
     let (used_before, began, arrived) = (used(), Instant::now(), sender.appended());
     let mut stretches = Vec::with_capacity(timing.repeats);
     for _ in 0..timing.repeats {

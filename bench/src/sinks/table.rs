@@ -40,6 +40,7 @@ pub(super) fn latencies(options: &Options, on_logs: &OnLogs) -> Table {
     };
     let mut notes = vec![
         format!("{} stretches of {} s; figures: median (min - max)", options.repeats, options.seconds),
+        "measured once records are at most half a second of events behind, or have been given a minute for it".to_owned(),
         "from the call that appends an event to the read that returns its record; reads repeat every 2 ms, on Kafka of committed \
          transactions (`read_committed`)"
             .to_owned(),

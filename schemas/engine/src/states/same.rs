@@ -9,9 +9,11 @@
 //! | `approx_percentile_cont`, `approx_median` | equal, or their values are about equal |
 //! | `top_k` past its capacity | always: its estimates depend on the order of merging |
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use std::ops::Range;
+
+use arrow::array::{Array, ArrayRef, AsArray, GenericListArray, OffsetSizeTrait, RecordBatch};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
-use arrow_row::{RowConverter, SortField};
+use arrow_row::{Row, RowConverter, Rows, SortField};
 use datafusion::logical_expr::EmitTo;
 
 use super::merge::accumulator;
@@ -83,17 +85,40 @@ struct ComparedState<'s> {
 
 impl ComparedState<'_> {
     fn differing(&self) -> Result<Vec<usize>> {
-        let unequal = |(a, b): &(&ArrayRef, &ArrayRef)| a.to_data() != b.to_data();
-        if !self.a.iter().zip(&self.b).any(|pair| unequal(&pair)) {
-            return Ok(Vec::new());
-        }
         let mut rows = Vec::new();
-        for row in 0..self.a.first().map_or(0, |field| field.len()) {
+        for row in self.unlike_rows()? {
             if !self.is_same(row)? {
                 rows.push(row);
             }
         }
         Ok(rows)
+    }
+
+    /// The rows that may differ. Fields are compared as a whole first, because one row alone takes many times as long.
+    fn unlike_rows(&self) -> Result<Vec<usize>> {
+        let mut alike = vec![true; self.a.first().map_or(0, |field| field.len())];
+        for (a, b) in self.a.iter().zip(&self.b) {
+            if a.to_data() != b.to_data() {
+                alike.iter_mut().zip(self.alike(a, b)?).for_each(|(all, field)| *all &= field);
+            }
+        }
+        Ok(alike.iter().enumerate().filter(|(_, alike)| !**alike).map(|(row, _)| row).collect())
+    }
+
+    /// Whether a field has the same bytes on both sides, for each row; collected values in any order.
+    fn alike(&self, a: &ArrayRef, b: &ArrayRef) -> Result<Vec<bool>> {
+        if !self.is_ordered() {
+            if let Some((a, b)) = a.as_list_opt::<i32>().zip(b.as_list_opt::<i32>()) {
+                return alike_lists(a, b);
+            }
+            if let Some((a, b)) = a.as_list_opt::<i64>().zip(b.as_list_opt::<i64>()) {
+                return alike_lists(a, b);
+            }
+        }
+        Ok(match encoded(a, b)? {
+            Some((a, b)) => a.iter().zip(&b).map(|(a, b)| a == b).collect(),
+            None => vec![false; a.len()],
+        })
     }
 
     fn is_same(&self, row: usize) -> Result<bool> {
@@ -157,6 +182,52 @@ impl ComparedState<'_> {
         merged.merge_batch(&fields, &[0], 1)?;
         Ok(merged.evaluate(EmitTo::All)?)
     }
+}
+
+fn alike_lists<O: OffsetSizeTrait>(a: &GenericListArray<O>, b: &GenericListArray<O>) -> Result<Vec<bool>> {
+    let Some((items_of_a, items_of_b)) = encoded(&items_in_use(a), &items_in_use(b))? else { return Ok(vec![false; a.len()]) };
+    let is_alike = |row: usize| {
+        if a.is_null(row) || b.is_null(row) {
+            return a.is_null(row) == b.is_null(row);
+        }
+        let (of_a, of_b) = (items_of(a, row), items_of(b, row));
+        if of_a.len() != of_b.len() {
+            return false;
+        }
+        let (a, b) = (of_a.map(|item| items_of_a.row(item)), of_b.map(|item| items_of_b.row(item)));
+        if a.clone().eq(b.clone()) {
+            return true;
+        }
+        let (mut a, mut b): (Vec<Row<'_>>, Vec<Row<'_>>) = (a.collect(), b.collect());
+        a.sort_unstable();
+        b.sort_unstable();
+        a == b
+    };
+    Ok((0..a.len()).map(is_alike).collect())
+}
+
+/// The items of all lists. A slice of an array of lists has those of the whole.
+fn items_in_use<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> ArrayRef {
+    let offsets = lists.value_offsets();
+    let (first, last) = (offsets[0].as_usize(), offsets[lists.len()].as_usize());
+    lists.values().slice(first, last - first)
+}
+
+/// Where the items of a list are among those in use.
+fn items_of<O: OffsetSizeTrait>(lists: &GenericListArray<O>, row: usize) -> Range<usize> {
+    let offsets = lists.value_offsets();
+    let place = |row: usize| offsets[row].as_usize() - offsets[0].as_usize();
+    place(row)..place(row + 1)
+}
+
+/// Both in a form in which values are equal if their bytes are. `None` for types without one.
+fn encoded(a: &ArrayRef, b: &ArrayRef) -> Result<Option<(Rows, Rows)>> {
+    let fields = vec![SortField::new(a.data_type().clone())];
+    if a.data_type() != b.data_type() || !RowConverter::supports_fields(&fields) {
+        return Ok(None);
+    }
+    let converter = RowConverter::new(fields)?;
+    Ok(Some((converter.convert_columns(&[a.clone()])?, converter.convert_columns(&[b.clone()])?)))
 }
 
 fn is_close(a: f64, b: f64, relative: f64, slack: f64) -> bool {

@@ -35,6 +35,12 @@ fn merged(events_of: &[Event], part_of: &[usize], order: &[usize]) -> StateRows 
 fn differing_states(a: &StateRows, b: &StateRows) -> Vec<String> {
     assert_eq!(a.keys(), b.keys());
     let found = differing(&PLAN, a.batch(), b.batch(), |_| true).unwrap();
+    // Rows are compared alike whether they are slices or not.
+    let row_by_row = (0..a.len()).flat_map(|row| {
+        let found = differing(&PLAN, &a.batch().slice(row, 1), &b.batch().slice(row, 1), |_| true).unwrap();
+        found.into_iter().map(move |differing| Differing { row, ..differing })
+    });
+    assert_eq!(row_by_row.collect::<Vec<_>>(), found);
     found.into_iter().map(|differing| PLAN.state(differing.state).sql.clone()).collect()
 }
 
