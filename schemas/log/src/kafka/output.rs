@@ -196,7 +196,11 @@ impl OutputOwner {
         let failed = |error| self.failed("appending the records of a sink", error);
         client.begin_transaction().map_err(failed)?;
         let sent = self.send_all(client, appended, records);
-        let outcome = sent.and_then(|()| client.commit_transaction(TIMEOUT).map_err(failed));
+        let commit = || {
+            deliver(client);
+            client.commit_transaction(TIMEOUT).map_err(failed)
+        };
+        let outcome = sent.and_then(|()| commit());
         if outcome.is_err() {
             // If this fails too, the next owner's first step aborts the transaction.
             let _ = client.abort_transaction(TIMEOUT);
@@ -270,6 +274,15 @@ impl Drop for OutputOwner {
             std::thread::spawn(move || drop(client));
         }
     }
+}
+
+/// Waits until each record is delivered or has failed, which the commit then says. A commit of rdkafka waits for them
+/// too, but it looks for them again only after a tenth of a second.
+#[allow(unsafe_code)]
+fn deliver(client: &Client) {
+    let timeout_ms = TIMEOUT.as_millis() as i32;
+    // SAFETY: the native client lives as long as this borrow of it. Its own thread takes the delivery reports meanwhile.
+    unsafe { rdkafka::bindings::rd_kafka_flush(client.client().native_ptr(), timeout_ms) };
 }
 
 fn position_key(output: &LogOutput) -> String {
