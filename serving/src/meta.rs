@@ -124,7 +124,7 @@ fn approximate_columns(asked: &AskedView<'_>) -> Vec<String> {
 }
 
 pub(crate) fn token<S: Serializer>(cut: &Vector, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&cut.token())
+    serializer.serialize_str(cut.token())
 }
 
 pub(crate) fn time<S: Serializer>(time: &Micros, serializer: S) -> Result<S::Ok, S::Error> {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -62,7 +62,22 @@ pub struct Behind {
 ///
 /// Cheap to clone: each answer has one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Vector(Arc<BTreeMap<PartitionId, Offset>>);
+pub struct Vector(Arc<Positions>);
+
+#[derive(Debug, Clone, Default)]
+struct Positions {
+    next: BTreeMap<PartitionId, Offset>,
+    /// [`Vector::token`], once it was asked for: the answers between two events have the same one.
+    token: OnceLock<String>,
+}
+
+impl PartialEq for Positions {
+    fn eq(&self, other: &Self) -> bool {
+        self.next == other.next
+    }
+}
+
+impl Eq for Positions {}
 
 impl Vector {
     pub fn new() -> Self {
@@ -70,24 +85,26 @@ impl Vector {
     }
 
     pub fn get(&self, partition: &PartitionId) -> Offset {
-        self.0.get(partition).copied().unwrap_or_default()
+        self.0.next.get(partition).copied().unwrap_or_default()
     }
 
     /// Whether the partition is present, be it at offset 0.
     pub fn has(&self, partition: &PartitionId) -> bool {
-        self.0.contains_key(partition)
+        self.0.next.contains_key(partition)
     }
 
     pub fn set(&mut self, partition: PartitionId, next: Offset) {
-        Arc::make_mut(&mut self.0).insert(partition, next);
+        let positions = Arc::make_mut(&mut self.0);
+        positions.token.take();
+        positions.next.insert(partition, next);
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&PartitionId, Offset)> {
-        self.0.iter().map(|(partition, offset)| (partition, *offset))
+        self.0.next.iter().map(|(partition, offset)| (partition, *offset))
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.next.is_empty()
     }
 
     /// Returns the part of this vector that concerns `streams`.
@@ -107,8 +124,8 @@ impl Vector {
     }
 
     /// Returns a short text that identifies this vector, for `meta.cut`.
-    pub fn token(&self) -> String {
-        URL_SAFE_NO_PAD.encode(self.to_string())
+    pub fn token(&self) -> &str {
+        self.0.token.get_or_init(|| URL_SAFE_NO_PAD.encode(self.to_string()))
     }
 
     /// Parses the output of [`Vector::token`].
@@ -121,7 +138,7 @@ impl Vector {
 
 impl FromIterator<(PartitionId, Offset)> for Vector {
     fn from_iter<I: IntoIterator<Item = (PartitionId, Offset)>>(iter: I) -> Self {
-        Self(Arc::new(iter.into_iter().collect()))
+        Self(Arc::new(Positions { next: iter.into_iter().collect(), token: OnceLock::new() }))
     }
 }
 

@@ -5,7 +5,7 @@ proptest! {
     #[test]
     fn a_vector_reads_back_from_its_token(entries in proptest::collection::btree_map(("[a-z_]{1,8}", 0..64i32), 0..i64::MAX, 0..8)) {
         let vector: Vector = entries.into_iter().map(|((s, p), o)| (PartitionId::new(s, p), Offset(o))).collect();
-        prop_assert_eq!(Vector::from_token(&vector.token()).unwrap(), vector);
+        prop_assert_eq!(Vector::from_token(vector.token()).unwrap(), vector);
     }
 }
 
@@ -22,4 +22,15 @@ fn a_vector_that_is_behind_in_one_partition_does_not_cover() {
 fn a_partition_at_offset_0_is_present_and_an_absent_one_is_not() {
     let vector: Vector = "a/0:0".parse().unwrap();
     assert!(vector.has(&PartitionId::new("a", 0)) && !vector.has(&PartitionId::new("a", 1)));
+}
+
+#[test]
+fn a_token_is_that_of_the_present_offsets() {
+    let partition = PartitionId::new("s", 0);
+    let mut vector = Vector::from_iter([(partition.clone(), Offset(1))]);
+    let (before, first) = (vector.clone(), vector.token().to_owned());
+    vector.set(partition, Offset(2));
+    assert_ne!(vector.token(), first);
+    assert_eq!(before.token(), first);
+    assert_ne!(before, vector);
 }
