@@ -45,7 +45,7 @@ pub(super) fn read(
     let group = format!("basestream-read-{}", Uuid::new_v4());
     let consumer = BaseConsumer::from_config_and_context(&settings.consumer(&group, "basestream-read"), Quiet::default());
     let consumer: BaseConsumer<Quiet> = consumer.map_err(settings::refusal)?;
-    fill(&consumer, &mut fetched, max_records).map_err(|error| {
+    fill(&consumer, &mut fetched, (bounds.end, max_records)).map_err(|error| {
         failed("reading the log", error, &settings.addresses, &consumer.context().reasons).with("partition", source).with("offset", from)
     })?;
     if fetched.position == from {
@@ -58,16 +58,26 @@ pub(super) fn read(
     Ok(fetched)
 }
 
-/// Polls until the partition's end, enough records, or no record for [`STALL`].
-fn fill(consumer: &BaseConsumer<Quiet>, fetched: &mut Fetched, max_records: usize) -> std::result::Result<(), KafkaError> {
+/// Polls until `end`, where the partition ended when the read began, until there are enough records, or for as long as
+/// [`STALL`] without one. It does not wait for an end that moves on: a consumer may not reach that of a topic into which
+/// others write.
+fn fill(
+    consumer: &BaseConsumer<Quiet>,
+    fetched: &mut Fetched,
+    (end, max_records): (Offset, usize),
+) -> std::result::Result<(), KafkaError> {
     let source = fetched.source.clone();
     let mut start = TopicPartitionList::new();
     start.add_partition_offset(&source.topic, source.partition, rdkafka::Offset::Offset(fetched.position.0))?;
     consumer.assign(&start)?;
     let mut last = Instant::now();
-    while fetched.records.len() < max_records && last.elapsed() < STALL {
+    while fetched.position < end && fetched.records.len() < max_records && last.elapsed() < STALL {
         match consumer.poll(Duration::from_millis(100)) {
-            None => continue,
+            // Markers of transactions are passed without a record.
+            None => {
+                fetched.position = position_of(consumer, &source).unwrap_or(fetched.position).max(fetched.position);
+                continue;
+            }
             Some(Ok(message)) => {
                 let record = record_of(&message);
                 fetched.position = record.offset.next();
