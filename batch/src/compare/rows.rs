@@ -41,8 +41,8 @@ impl ComparedRows {
     }
 }
 
-/// Compares what is at hand of both sides until one of them is used up, and returns what is left. A side that has no row
-/// at hand at first has ended: then the other one is used up.
+/// Compares what is at hand of both sides until one of them is used up, and returns what is left. A side that has no
+/// row at hand at first has ended: then the other one is used up.
 pub(super) fn compare_at_hand(
     plan: &ViewPlan,
     (mut kept, mut recomputed): (StateRows, StateRows),

@@ -238,8 +238,8 @@ impl Links {
     }
 
     /// Has every process listen to what its workers decide, for one event that is about to be appended to this topic.
-    /// An error says which process is not reached, and why. Those that are slow are left out once the others have all of
-    /// these partitions.
+    /// An error says which process is not reached, and why. Those that are slow are left out once the others have all
+    /// of these partitions.
     pub async fn listen(&self, topic: &Arc<str>, partitions: &BTreeSet<i32>) -> Vec<Result<DecisionListener>> {
         let links = self.all();
         let listening: FuturesUnordered<_> = links.iter().map(|link| link.listen(topic)).collect();

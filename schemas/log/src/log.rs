@@ -104,8 +104,8 @@ pub struct TakenOutput {
 pub trait OutputAppender: Send + Sync + fmt::Debug {
     /// Appends records, each with the offset of its event, and notes that every event before `next` is settled: those
     /// without a record get none, also not from a later owner. It does all of this or nothing, durably. Offsets ascend
-    /// and are before `next`; there may be no records. Those of events that were settled before are left out: an event's
-    /// record is in the topic once, however often this is called.
+    /// and are before `next`; there may be no records. Those of events that were settled before are left out: an
+    /// event's record is in the topic once, however often this is called.
     ///
     /// Errors: `Conflict` if the output was taken over again. After any error, take it over again.
     async fn append(&self, topic: &str, records: Vec<(Offset, NewRecord)>, next: Offset) -> Result<()>;

@@ -81,8 +81,8 @@ impl<'o> OutputStates<'o> {
         Ok(OutputStates { by_output })
     }
 
-    /// Advances an output to `next`, over the events at these offsets, and returns how many of these are settled already;
-    /// `None` if the output is another's by now.
+    /// Advances an output to `next`, over the events at these offsets, and returns how many of these are settled
+    /// already; `None` if the output is another's by now.
     pub(super) fn advance(&mut self, output: &LogOutput, owner: Uuid, offsets: &[Offset], next: Offset) -> Option<usize> {
         let state = self.by_output.get_mut(output).filter(|state| state.owner == owner.to_string())?;
         let settled = state.next.map_or(0, |settled| offsets.partition_point(|offset| *offset < settled));

@@ -281,7 +281,8 @@ impl Drop for OutputOwner {
 #[allow(unsafe_code)]
 fn deliver(client: &Client) {
     let timeout_ms = TIMEOUT.as_millis() as i32;
-    // SAFETY: the native client lives as long as this borrow of it. Its own thread takes the delivery reports meanwhile.
+    // SAFETY: the native client lives as long as this borrow of it. Its own thread takes the delivery reports
+    // meanwhile.
     unsafe { rdkafka::bindings::rd_kafka_flush(client.client().native_ptr(), timeout_ms) };
 }
 

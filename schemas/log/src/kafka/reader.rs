@@ -59,8 +59,8 @@ pub(super) fn read(
 }
 
 /// Polls until `end`, where the partition ended when the read began, until there are enough records, or for as long as
-/// [`STALL`] without one. It does not wait for an end that moves on: a consumer may not reach that of a topic into which
-/// others write.
+/// [`STALL`] without one. It does not wait for an end that moves on: a consumer may not reach that of a topic into
+/// which others write.
 fn fill(
     consumer: &BaseConsumer<Quiet>,
     fetched: &mut Fetched,
