@@ -131,3 +131,6 @@ pub fn alert_of(headers: &[(String, Bytes)]) -> Option<(&str, u32)> {
     let (name, version) = std::str::from_utf8(value).ok()?.rsplit_once('@')?;
     Some((name, version.parse().ok()?))
 }
+
+#[cfg(test)]
+mod tests;

@@ -113,3 +113,13 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #[test]
+    fn a_float_in_the_body_of_a_request_is_the_key_that_was_written(
+        float in any::<f64>().prop_filter("JSON has no others", |float| float.is_finite() && *float != 0.0)
+    ) {
+        let read: Value = serde_json::from_str(&json!(float).to_string()).unwrap();
+        prop_assert_eq!(typed(DataType::Float64, read).unwrap(), ScalarValue::Float64(Some(float)));
+    }
+}
