@@ -61,11 +61,7 @@ pub(super) fn read(
 /// Polls until `end`, where the partition ended when the read began, until there are enough records, or for as long as
 /// [`STALL`] without one. It does not wait for an end that moves on: a consumer may not reach that of a topic into
 /// which others write.
-fn fill(
-    consumer: &BaseConsumer<Quiet>,
-    fetched: &mut Fetched,
-    (end, max_records): (Offset, usize),
-) -> std::result::Result<(), KafkaError> {
+fn fill(consumer: &BaseConsumer<Quiet>, fetched: &mut Fetched, (end, max_records): (Offset, usize)) -> std::result::Result<(), KafkaError> {
     let source = fetched.source.clone();
     let mut start = TopicPartitionList::new();
     start.add_partition_offset(&source.topic, source.partition, rdkafka::Offset::Offset(fetched.position.0))?;
