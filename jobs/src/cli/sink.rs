@@ -25,7 +25,7 @@ enum SinkCommand {
     /// Print the records of a sink, one JSON object a line
     #[command(
         after_help = "Examples:\n  basestream sink read scored_payments\n  basestream sink read scored_payments --follow | jq 'select(.decision == \"deny\")'\n\n\
-        Records are printed in the order in which they were put out, those of one partition in the order of their events. \
+        Records are printed in the order in which they were put out, those with one key in the order of their events. \
         With --json each line has the key, the place and the event too."
     )]
     Read(ReadArgs),

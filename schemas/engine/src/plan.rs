@@ -46,6 +46,7 @@ pub mod links;
 mod lower;
 mod named_zones;
 mod need;
+mod ordered_distinct;
 mod overflow;
 mod positions;
 mod refuse;

@@ -13,6 +13,7 @@ use crate::plan::doubles::DoublesStay;
 use crate::plan::elements::ElementsOfArrays;
 use crate::plan::exponents::ExponentsAreWrittenOut;
 use crate::plan::intervals::IntervalsHaveLengths;
+use crate::plan::ordered_distinct::OrderedDistinctHasNoLimit;
 use types::Result;
 
 /// Returns the settings that decide what SQL means here: decimal literals are decimals, text is Utf8, times are UTC.
@@ -43,7 +44,7 @@ pub fn session_builder() -> SessionStateBuilder {
 /// (DataFusion 55).
 pub fn asking_session_builder() -> SessionStateBuilder {
     let rules = Optimizer::new().rules.into_iter().filter(|rule| rule.name() != COMMON_EXPRESSIONS).collect();
-    session_builder().with_optimizer_rules(rules)
+    session_builder().with_optimizer_rules(rules).with_physical_optimizer_rule(Arc::new(OrderedDistinctHasNoLimit))
 }
 
 const COMMON_EXPRESSIONS: &str = "common_sub_expression_eliminate";
