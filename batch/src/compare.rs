@@ -248,7 +248,7 @@ impl Sides<'_> {
             let none = || StateRows::from_sorted(RecordBatch::new_empty(view.plan.state_schema().clone()), Vec::<&[u8]>::new().into());
             let at_hand = (kept.take().unwrap_or_else(none), recomputed.take().unwrap_or_else(none));
             let plan = view.plan.clone();
-            // Buckets are read and compared on one thread otherwise.
+            // Otherwise one thread would read and compare all buckets.
             let comparing = tokio::task::spawn_blocking(move || {
                 let mut found = ComparedRows::default();
                 let left = compare_at_hand(&plan, at_hand, is_compared, &mut found)?;

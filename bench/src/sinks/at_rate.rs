@@ -28,8 +28,8 @@ pub(super) struct Timing {
     pub(super) repeats: usize,
 }
 
-/// How long it is waited after the warm-up until records are about as far as events: what is behind then has too little
-/// power for the rate, not a broker or a process that has just started.
+/// How long to wait, after the warm-up, for the records to catch up with the events. A program that is still behind then
+/// cannot keep up with the rate.
 const CATCHES_UP_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
@@ -46,9 +46,9 @@ pub(super) async fn send_and_read(
     let sender = Sender::start(topic, sent.clone(), rate).await?;
     let mut reader = Reader::new(tail, sent);
     reader.read_for(timing.warm_up).await?;
-    let (catching_up, half_a_second) = (Instant::now(), rate.div_ceil(2));
+    let (catching_up, events_in_half_a_second) = (Instant::now(), rate.div_ceil(2));
     let accepted_so_far = || accepted(&Payments { records: sender.appended(), ..topic.payments });
-    while accepted_so_far() > reader.records() + half_a_second && catching_up.elapsed() < CATCHES_UP_WITHIN {
+    while accepted_so_far() > reader.records() + events_in_half_a_second && catching_up.elapsed() < CATCHES_UP_WITHIN {
         reader.read_for(LOOK_EVERY).await?;
     }
     let (used_before, began, arrived) = (used(), Instant::now(), sender.appended());

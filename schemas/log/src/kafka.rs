@@ -14,6 +14,7 @@ use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use uuid::Uuid;
 
+use crate::log::check_before;
 use crate::{Consumer, Fetched, Log, LogOutput, NewRecord, OutputAppender, PartitionBounds, Subscription, TakenOutput, TopicPartition};
 use types::outage::{Attempts, Outage};
 use types::tiles::Clock;
@@ -221,6 +222,7 @@ impl Log for KafkaLog {
 #[async_trait]
 impl OutputAppender for KafkaOutput {
     async fn append(&self, topic: &str, records: Vec<(Offset, NewRecord)>, next: Offset) -> Result<()> {
+        check_before(next, &records)?;
         let partitions = self.topics.partitions_of(topic).await?;
         let (owner, topic) = (self.owner.clone(), topic.to_owned());
         self.topics.ask(move |_| owner.append(&Appended { topic: &topic, partitions, records: &records, next })).await

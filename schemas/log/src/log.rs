@@ -105,8 +105,20 @@ pub trait OutputAppender: Send + Sync + fmt::Debug {
     /// Appends records, each with the offset of its event, and notes that every event before `next` is settled: those
     /// without a record get none, also not from a later owner. It does all of this or nothing, durably. Offsets ascend
     /// and are before `next`; there may be no records. Those of events that were settled before are left out: an
-    /// event's record is in the topic once, however often this is called.
+    /// event's record is in the topic once, however often this is called. If all was settled before, the log need not
+    /// be asked, and the output may have been taken over again.
     ///
     /// Errors: `Conflict` if the output was taken over again. After any error, take it over again.
     async fn append(&self, topic: &str, records: Vec<(Offset, NewRecord)>, next: Offset) -> Result<()>;
+}
+
+/// Checks that the events of records are settled with them: the record of another one would be appended again by the
+/// next owner.
+pub(crate) fn check_before(next: Offset, records: &[(Offset, NewRecord)]) -> Result<()> {
+    match records.last() {
+        Some((offset, _)) if *offset >= next => {
+            Err(Error::internal("the event of a record is not settled with it").with("offset", offset).with("settled up to", next))
+        }
+        _ => Ok(()),
+    }
 }

@@ -237,6 +237,8 @@ pub async fn each_record_is_appended_once(first: &dyn Log, second: &dyn Log, top
     in_first.append(topic, made_of(0..10), Offset(10)).await.unwrap();
     in_first.append(topic, made_of(5..20), Offset(20)).await.unwrap();
     in_first.append(topic, Vec::new(), Offset(20)).await.unwrap();
+    let unsettled = in_first.append(topic, made_of(20..22), Offset(21)).await.unwrap_err();
+    assert_eq!(unsettled.kind(), ErrorKind::Internal, "{unsettled}");
     let taken = second.take_over_output(output).await.unwrap();
     assert_eq!(taken.next, Some(Offset(20)));
     let in_second = taken.appender;

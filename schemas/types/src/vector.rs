@@ -64,7 +64,7 @@ pub struct Behind {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Vector(Arc<Positions>);
 
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 struct Positions {
     next: BTreeMap<PartitionId, Offset>,
     /// [`Vector::token`], once it was asked for: the answers between two events have the same one.
@@ -78,6 +78,12 @@ impl PartialEq for Positions {
 }
 
 impl Eq for Positions {}
+
+impl fmt::Debug for Positions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.next.fmt(f)
+    }
+}
 
 impl Vector {
     pub fn new() -> Self {

@@ -12,7 +12,7 @@
 //! - **Once.** The log appends the record of an event once, whichever process dies ([`event_log::OutputAppender`]).
 //!   A record that was put out is never replaced.
 //! - **As answered.** A client hears what became of its event once the log has the record, or has noted that there is
-//!   none. No later worker puts out another one.
+//!   none. No later worker contradicts it.
 //! - **By one version.** A switch says from which event on which version of a sink makes the records, or that none does
 //!   because the sink is paused. It is recorded before the first of these events is decided.
 //! - **In order.** The records of a partition are appended in the order of their events.

@@ -173,7 +173,7 @@ pub(crate) struct DecidedBatch {
 pub(crate) struct SinkRecords {
     pub(crate) sink: Arc<str>,
     pub(crate) by: Provenance,
-    /// The events before it were settled before.
+    /// Events before this offset were settled earlier.
     pub(crate) from: Option<Offset>,
     pub(crate) records: Vec<(Offset, NewRecord)>,
 }
@@ -197,13 +197,15 @@ impl DecidedBatch {
         }
         // The sink may still put out a record of the event.
         let Some(of_sink) = self.sinks.iter().find(|put_out| &*put_out.sink == sink) else { return Some((None, EventOutcome::Unknown)) };
+        let was_settled = of_sink.from.is_some_and(|from| offset < from);
         if self.dead_letters.contains(&offset) {
-            return Some((None, EventOutcome::DeadLetter));
+            // An earlier worker may have taken it for an event, by another version of the stream, and put a record out.
+            return Some((None, if was_settled { EventOutcome::Unknown } else { EventOutcome::DeadLetter }));
         }
         if self.accepted.binary_search(&offset.0).is_err() {
             return Some((None, EventOutcome::Duplicate));
         }
-        if of_sink.from.is_some_and(|from| offset < from) {
+        if was_settled {
             return Some((None, EventOutcome::Unknown));
         }
         let found = of_sink.records.binary_search_by_key(&offset, |(of, _)| *of);

@@ -86,10 +86,10 @@ struct OutputBatch {
     sink: LiveSink,
     source: TopicPartition,
     appender: Arc<dyn OutputAppender>,
-    /// The events before it were settled before.
+    /// Events before this offset were settled earlier.
     from: Option<Offset>,
     records: Vec<(Offset, NewRecord)>,
-    /// The offset after the last event that was decided.
+    /// Events before this offset are settled once it is appended.
     end: Offset,
 }
 

@@ -184,17 +184,18 @@ impl ComparedState<'_> {
     }
 }
 
+/// Whether two lists have the same items in any order, for each row.
 fn alike_lists<O: OffsetSizeTrait>(a: &GenericListArray<O>, b: &GenericListArray<O>) -> Result<Vec<bool>> {
-    let Some((items_of_a, items_of_b)) = encoded(&items_in_use(a), &items_in_use(b))? else { return Ok(vec![false; a.len()]) };
+    let Some((encoded_a, encoded_b)) = encoded(&items_in_use(a), &items_in_use(b))? else { return Ok(vec![false; a.len()]) };
     let is_alike = |row: usize| {
         if a.is_null(row) || b.is_null(row) {
             return a.is_null(row) == b.is_null(row);
         }
-        let (of_a, of_b) = (items_of(a, row), items_of(b, row));
+        let (of_a, of_b) = (item_range(a, row), item_range(b, row));
         if of_a.len() != of_b.len() {
             return false;
         }
-        let (a, b) = (of_a.map(|item| items_of_a.row(item)), of_b.map(|item| items_of_b.row(item)));
+        let (a, b) = (of_a.map(|item| encoded_a.row(item)), of_b.map(|item| encoded_b.row(item)));
         if a.clone().eq(b.clone()) {
             return true;
         }
@@ -214,7 +215,7 @@ fn items_in_use<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> ArrayRef {
 }
 
 /// Where the items of a list are among those in use.
-fn items_of<O: OffsetSizeTrait>(lists: &GenericListArray<O>, row: usize) -> Range<usize> {
+fn item_range<O: OffsetSizeTrait>(lists: &GenericListArray<O>, row: usize) -> Range<usize> {
     let offsets = lists.value_offsets();
     let place = |row: usize| offsets[row].as_usize() - offsets[0].as_usize();
     place(row)..place(row + 1)

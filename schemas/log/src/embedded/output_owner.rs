@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::output::{next_offset, set_owner};
 use super::store::{Store, check_size, failed};
 use super::writer::Writer;
+use crate::log::check_before;
 use crate::{LogOutput, NewRecord, OutputAppender, TakenOutput};
 use types::Result;
 use types::vector::Offset;
@@ -34,6 +35,7 @@ pub(super) async fn take_over(store: &Store, writer: Writer, output: &LogOutput)
 impl OutputAppender for OutputOwner {
     async fn append(&self, topic: &str, records: Vec<(Offset, NewRecord)>, next: Offset) -> Result<()> {
         records.iter().map(|(_, record)| record).try_for_each(check_size)?;
+        check_before(next, &records)?;
         self.writer.append_output(topic, (self.output.clone(), self.owner), records, next).await
     }
 }

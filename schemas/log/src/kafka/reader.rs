@@ -58,9 +58,8 @@ pub(super) fn read(
     Ok(fetched)
 }
 
-/// Polls until `end`, where the partition ended when the read began, until there are enough records, or for as long as
-/// [`STALL`] without one. It does not wait for an end that moves on: a consumer may not reach that of a topic into
-/// which others write.
+/// Stops at `end` (where the partition ended when the read began), after `max_records`, or after [`STALL`] without a
+/// record. In a topic to which others write, the event that says that the partition is at its end may never come.
 fn fill(consumer: &BaseConsumer<Quiet>, fetched: &mut Fetched, (end, max_records): (Offset, usize)) -> std::result::Result<(), KafkaError> {
     let source = fetched.source.clone();
     let mut start = TopicPartitionList::new();

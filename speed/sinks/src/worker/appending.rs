@@ -22,21 +22,23 @@ pub(super) struct AppendedBatch {
     output: OutputKey,
     stream: Arc<str>,
     sink: LiveSink,
-    /// The offset after the last event that was decided.
+    /// The events before it are settled.
     next: Result<Offset>,
 }
 
 impl SinkWorker {
-    /// Begins to append the records that were made, once those before them are out. Where clients wait, the log notes
-    /// that the events are settled even if there are no records: a verdict such as `filtered` that nothing in the log
-    /// holds could become another one after a crash, because the next worker may decide by another version.
+    /// Begins to append the records that were made, once those before them are out. Where clients wait, the log also
+    /// notes that the events behind the last record are settled: a verdict such as `filtered` that nothing in the log
+    /// holds could become another one after a crash, because the next worker may decide by another version. Where none
+    /// waits, the next worker may decide them anew: it may read a dead letter as an event, which then has its record.
     pub(super) async fn begin_append_of_made(&mut self) -> Result<()> {
         self.finish_append().await?;
         let decided = std::mem::take(&mut self.decided);
         let made: Vec<OutputBatch> = std::mem::take(&mut self.made);
         let decided: Vec<DecidedBatch> = decided.into_iter().map(|decided| with_records(decided, &made)).collect();
         let is_asked = |made: &OutputBatch| decided.iter().any(|decided| decided.source == made.source);
-        let made: Vec<OutputBatch> = made.into_iter().filter(|made| !made.records.is_empty() || is_asked(made)).collect();
+        let to_append = |made: OutputBatch| if is_asked(&made) { Some(made) } else { made.up_to_its_last_record() };
+        let made: Vec<OutputBatch> = made.into_iter().filter_map(to_append).collect();
         if !made.is_empty() || !decided.is_empty() {
             let append = append_all(self.sinks.clone(), made, decided);
             self.appending = Some(tokio::spawn(append));
@@ -99,6 +101,12 @@ async fn append_of_partition(sinks: &Sinks, made: Vec<OutputBatch>, decided: Vec
 }
 
 impl OutputBatch {
+    /// `None` if it has no record.
+    fn up_to_its_last_record(self) -> Option<Self> {
+        let end = self.records.last()?.0.next();
+        Some(Self { end, ..self })
+    }
+
     async fn append(mut self) -> AppendedBatch {
         let next = self.append_once().await.map(|()| self.end);
         AppendedBatch { output: (self.sink.name.clone(), self.source), stream: self.stream, sink: self.sink, next }

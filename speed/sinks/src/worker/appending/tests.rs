@@ -173,6 +173,23 @@ async fn clients_hear_nothing_of_an_event_without_a_record_from_a_worker_that_ha
     assert!(decisions.try_recv().is_err());
 }
 
+/// By a later version of the stream, a dead letter behind the last record may be an event, which has a record then.
+#[tokio::test]
+async fn what_comes_after_the_last_record_is_settled_only_where_clients_wait() {
+    for waits in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let sinks = sinks(folder.path()).await;
+        sinks.log.create_topic("out", 1).await.unwrap();
+        let mut worker = worker_with_a_record(&sinks).await;
+        worker.made[0].end = Offset(3);
+        worker.decided = waits.then(|| decided(&worker.made[0].source)).into_iter().collect();
+        worker.begin_append().await.unwrap();
+        worker.appended().await.unwrap();
+        let settled = sinks.log.take_over_output(&output_of("out", 0)).await.unwrap().next;
+        assert_eq!(settled, Some(Offset(if waits { 3 } else { 1 })));
+    }
+}
+
 #[tokio::test]
 async fn what_the_worker_before_has_settled_stays_settled() {
     let folder = tempfile::tempdir().unwrap();
