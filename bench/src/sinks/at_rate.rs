@@ -28,8 +28,8 @@ pub(super) struct Timing {
     pub(super) repeats: usize,
 }
 
-/// How long to wait, after the warm-up, for the records to catch up with the events. A program that is still behind then
-/// cannot keep up with the rate.
+/// How long to wait, after the warm-up, for the records to catch up with the events. A program that is still behind
+/// then cannot keep up with the rate.
 const CATCHES_UP_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
