@@ -228,7 +228,7 @@ fn encoded(a: &ArrayRef, b: &ArrayRef) -> Result<Option<(Rows, Rows)>> {
         return Ok(None);
     }
     let converter = RowConverter::new(fields)?;
-    Ok(Some((converter.convert_columns(&[a.clone()])?, converter.convert_columns(&[b.clone()])?)))
+    Ok(Some((converter.convert_columns(std::slice::from_ref(a))?, converter.convert_columns(std::slice::from_ref(b))?)))
 }
 
 fn is_close(a: f64, b: f64, relative: f64, slack: f64) -> bool {
