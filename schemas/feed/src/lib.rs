@@ -30,8 +30,8 @@
 //!
 //! On the same connections a node learns what became of one event that it appends, by Arrow Flight's `DoExchange`. It
 //! has each process that it follows listen first ([`Links::listen`]); then it appends the event and asks all of them
-//! ([`DecisionListener::decision`]): the process whose workers decide the event answers. So no decision is missed,
-//! and no process keeps decisions that nobody waits for.
+//! ([`DecisionListener::decision`]): the process whose workers decide the event answers. A node that had all of them
+//! listen misses no decision. A process keeps a decision only while somebody waits for it.
 
 mod asking;
 mod deciding;
