@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{TryRecvError, channel};
 use std::time::Duration;
 
@@ -8,8 +9,13 @@ use super::*;
 #[tokio::test]
 async fn the_next_part_is_read_while_one_is_used_and_no_other() {
     let (begins, begun) = channel();
+    let is_reading = AtomicBool::new(false);
     let mut reads = PartReads::begin(vec![1, 2, 3], move |part: u32| {
+        assert!(!is_reading.swap(true, Ordering::SeqCst), "two parts are read at once");
         begins.send(part).unwrap();
+        // One that begins too early begins meanwhile.
+        std::thread::sleep(Duration::from_millis(20));
+        is_reading.store(false, Ordering::SeqCst);
         Ok(part * 10)
     });
     let next_begun = || begun.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| timed_out::fail("a part to be read"));

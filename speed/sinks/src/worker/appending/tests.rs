@@ -27,6 +27,13 @@ async fn sinks(folder: &Path) -> Sinks {
     Sinks::new(watch::channel(None).1, log, catalog, Functions::standard(), settings)
 }
 
+/// With the topic of the sink's records.
+async fn sinks_with_topic(folder: &Path) -> Sinks {
+    let sinks = sinks(folder).await;
+    sinks.log.create_topic("out", 1).await.unwrap();
+    sinks
+}
+
 /// A worker that has taken the output of a partition over and made the record of its first event.
 async fn worker_with_a_record(sinks: &Sinks) -> SinkWorker {
     let made = record_of("out", sinks, 0).await;
@@ -78,8 +85,7 @@ async fn a_sink_that_failed_is_reported_though_its_worker_ended_before_it_heard(
 #[tokio::test]
 async fn waiting_clients_hear_of_records_that_were_on_their_way_when_their_worker_ended() {
     let folder = tempfile::tempdir().unwrap();
-    let sinks = sinks(folder.path()).await;
-    sinks.log.create_topic("out", 1).await.unwrap();
+    let sinks = sinks_with_topic(folder.path()).await;
     let mut worker = worker_with_a_record(&sinks).await;
     worker.decided = vec![decided(&worker.made[0].source)];
     let mut decisions = sinks.outcomes.listen();
@@ -94,8 +100,7 @@ async fn waiting_clients_hear_of_records_that_were_on_their_way_when_their_worke
 #[tokio::test]
 async fn the_clients_of_a_partition_hear_of_its_records_though_those_of_another_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let sinks = sinks(folder.path()).await;
-    sinks.log.create_topic("out", 1).await.unwrap();
+    let sinks = sinks_with_topic(folder.path()).await;
     let mut worker = worker_with_a_record(&sinks).await;
     for sink in ["out", "another"] {
         worker.made.push(record_of(sink, &sinks, 1).await);
@@ -125,8 +130,7 @@ impl OutputAppender for Stuck {
 #[tokio::test]
 async fn the_clients_of_a_partition_do_not_wait_for_the_records_of_another() {
     let folder = tempfile::tempdir().unwrap();
-    let sinks = sinks(folder.path()).await;
-    sinks.log.create_topic("out", 1).await.unwrap();
+    let sinks = sinks_with_topic(folder.path()).await;
     let mut worker = worker_with_a_record(&sinks).await;
     worker.made.push(OutputBatch { appender: Arc::new(Stuck), ..record_of("out", &sinks, 1).await });
     worker.decided = worker.made.iter().map(|made| decided(&made.source)).collect();
@@ -148,8 +152,7 @@ async fn worker_without_a_record(sinks: &Sinks) -> SinkWorker {
 #[tokio::test]
 async fn clients_hear_of_an_event_without_a_record_once_the_log_has_noted_that_it_gets_none() {
     let folder = tempfile::tempdir().unwrap();
-    let sinks = sinks(folder.path()).await;
-    sinks.log.create_topic("out", 1).await.unwrap();
+    let sinks = sinks_with_topic(folder.path()).await;
     let mut worker = worker_without_a_record(&sinks).await;
     let mut decisions = sinks.outcomes.listen();
     worker.begin_append().await.unwrap();
@@ -162,8 +165,7 @@ async fn clients_hear_of_an_event_without_a_record_once_the_log_has_noted_that_i
 #[tokio::test]
 async fn clients_hear_nothing_of_an_event_without_a_record_from_a_worker_that_has_lost_its_partition() {
     let folder = tempfile::tempdir().unwrap();
-    let sinks = sinks(folder.path()).await;
-    sinks.log.create_topic("out", 1).await.unwrap();
+    let sinks = sinks_with_topic(folder.path()).await;
     let mut worker = worker_without_a_record(&sinks).await;
     let next = sinks.log.take_over_output(&output_of("out", 0)).await.unwrap().next;
     assert_eq!(next, None, "the other worker decides the event anew");
@@ -178,8 +180,7 @@ async fn clients_hear_nothing_of_an_event_without_a_record_from_a_worker_that_ha
 async fn what_comes_after_the_last_record_is_settled_only_where_clients_wait() {
     for waits in [false, true] {
         let folder = tempfile::tempdir().unwrap();
-        let sinks = sinks(folder.path()).await;
-        sinks.log.create_topic("out", 1).await.unwrap();
+        let sinks = sinks_with_topic(folder.path()).await;
         let mut worker = worker_with_a_record(&sinks).await;
         worker.made[0].end = Offset(3);
         worker.decided = waits.then(|| decided(&worker.made[0].source)).into_iter().collect();
@@ -193,8 +194,7 @@ async fn what_comes_after_the_last_record_is_settled_only_where_clients_wait() {
 #[tokio::test]
 async fn what_the_worker_before_has_settled_stays_settled() {
     let folder = tempfile::tempdir().unwrap();
-    let sinks = sinks(folder.path()).await;
-    sinks.log.create_topic("out", 1).await.unwrap();
+    let sinks = sinks_with_topic(folder.path()).await;
     let before = sinks.log.take_over_output(&output_of("out", 0)).await.unwrap().appender;
     before.append("out", Vec::new(), Offset(5)).await.unwrap();
     let mut worker = worker_without_a_record(&sinks).await;
@@ -224,8 +224,7 @@ fn decided(source: &TopicPartition) -> DecidedBatch {
 #[tokio::test]
 async fn nothing_is_appended_for_a_worker_from_which_another_one_of_its_process_took_over() {
     let folder = tempfile::tempdir().unwrap();
-    let sinks = sinks(folder.path()).await;
-    sinks.log.create_topic("out", 1).await.unwrap();
+    let sinks = sinks_with_topic(folder.path()).await;
     let mut worker = worker_with_a_record(&sinks).await;
     let mut successor = worker_with_a_record(&sinks).await;
     worker.begin_append().await.unwrap();
