@@ -168,26 +168,6 @@ async fn a_partition_at_its_end_says_so_and_again() {
     worker.await.unwrap();
 }
 
-/// As the topic of the positions of outputs does, while one of them is taken over and others go on.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_read_ends_where_the_topic_ended_when_it_began() {
-    let (_brokers, log) = brokers(&[("events", 1)]);
-    log.append("events", numbered(0, 100)).await.unwrap();
-    let (appending, stop) = (log.clone(), CancellationToken::new());
-    let stopped = stop.clone();
-    let growing = tokio::spawn(async move {
-        let mut next = 100;
-        while !stopped.is_cancelled() {
-            appending.append("events", numbered(next, next + 1)).await.unwrap();
-            next += 1;
-        }
-    });
-    let fetched = within("the end of the read", log.read(&source("events", 0), Offset(0), 1_000_000)).await.unwrap();
-    assert!(fetched.at_end && fetched.position >= Offset(100), "{:?}", fetched.position);
-    stop.cancel();
-    growing.await.unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_outside_the_log_fails_and_names_the_range() {
     let (_brokers, log) = brokers(&[("events", 1)]);

@@ -85,6 +85,33 @@ async fn the_position_passes_over_the_markers_of_transactions() {
     assert_eq!(catalog.count(), 2);
 }
 
+/// As when a worker takes an output over, and reads the topic of positions while others append to it. A client learns
+/// that it is at the end from an empty fetch. Here none is empty: a fetch waits for 30 s, and the next record is sooner.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-services"]
+async fn a_read_ends_where_the_topic_ended_when_it_began() {
+    let log = real_log(&[]).await;
+    let (topic, group) = (fresh_name("out"), fresh_name("group"));
+    log.create_topic(&topic, 1).await.unwrap();
+    let owner = log.take_over_output(&output_of("in", &group)).await.unwrap().appender;
+    owner.append(&topic, Vec::new(), Offset(1)).await.unwrap();
+    let positions = source(&positions_topic(&group), 0);
+    let end = log.bounds(&positions.topic).await.unwrap()[0].end;
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    let appending = tokio::spawn(async move {
+        for next in (2..).map(Offset).take_while(|_| !stopped.is_cancelled()) {
+            owner.append(&topic, Vec::new(), next).await.unwrap();
+        }
+    });
+    let waiting = real_log(&[("fetch.wait.max.ms", "30000")]).await;
+    let fetched = within("the end of the read", waiting.read(&positions, Offset(0), usize::MAX)).await.unwrap();
+    assert!(!appending.is_finished(), "the topic no longer grows");
+    assert!(fetched.at_end && fetched.position >= end, "{}, expected {end} or later", fetched.position);
+    stop.cancel();
+    appending.await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs services: just test-services"]
 async fn three_workers_come_and_go_without_loss_or_overlap() {
