@@ -24,7 +24,7 @@ pub(crate) type DecisionElsewhere = oneshot::Receiver<Arc<DecidedBatch>>;
 
 impl WorkerDecisions for Sinks {
     fn listen(&self, topic: &str) -> DecisionSubscription {
-        let mut decisions = self.outcomes.listen();
+        let mut decisions = self.outcomes.listen(topic);
         let partitions = self.outcomes.assigned(topic);
         let decision: AwaitDecision = Box::new(move |event| {
             Box::pin(async move {

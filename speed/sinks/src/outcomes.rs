@@ -4,7 +4,7 @@
 //! A client that got no answer sends the event again, which then is a duplicate. So the outcomes of the last events
 //! that were appended on request are kept by their ids (`recent`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,10 +29,13 @@ pub(crate) use recent::{RecentOutcome, RecordRequest};
 /// Micro-batches that are kept for a slow receiver: some ten seconds of one worker.
 const KEPT: usize = 256;
 
+/// By topic. Those without receivers go when another topic gets one.
+type Senders = HashMap<Arc<str>, broadcast::Sender<Arc<DecidedBatch>>>;
+
 /// Shared between the workers of a process and its HTTP. Cheap to clone.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Outcomes {
-    sender: broadcast::Sender<Arc<DecidedBatch>>,
+    senders: Arc<Mutex<Senders>>,
     recent: Arc<Mutex<RecentOutcomes>>,
     /// Makes the fingerprints of events, the same in all clones.
     hashes: RandomState,
@@ -40,34 +43,28 @@ pub(crate) struct Outcomes {
     next_owner: Arc<AtomicU64>,
 }
 
-impl Default for Outcomes {
-    fn default() -> Self {
-        Self {
-            sender: broadcast::Sender::new(KEPT),
-            recent: Arc::default(),
-            hashes: RandomState::new(),
-            assigned: Arc::default(),
-            next_owner: Arc::default(),
-        }
-    }
-}
-
 impl Outcomes {
-    /// Returns a receiver of everything that is put out from now on.
-    pub(crate) fn listen(&self) -> broadcast::Receiver<Arc<DecidedBatch>> {
-        self.sender.subscribe()
+    /// Returns a receiver of what is decided about events of a topic, and put out, from now on.
+    pub(crate) fn listen(&self, topic: &str) -> broadcast::Receiver<Arc<DecidedBatch>> {
+        let mut senders = self.senders();
+        senders.retain(|known, sender| **known == *topic || sender.receiver_count() > 0);
+        senders.entry(topic.into()).or_insert_with(|| broadcast::Sender::new(KEPT)).subscribe()
     }
 
-    /// Whether anyone listens, or may send an event again. Otherwise decisions are not kept.
-    pub(crate) fn has_listeners(&self) -> bool {
-        self.sender.receiver_count() > 0 || self.recent().is_waiting()
+    /// Whether anyone listens to the topic, or may send an event of the partition again. Otherwise decisions are not
+    /// kept. A client listens before its event is appended, and does not know the partition yet.
+    pub(crate) fn has_listeners(&self, source: &TopicPartition) -> bool {
+        let is_heard = self.senders().get(&source.topic).is_some_and(|sender| sender.receiver_count() > 0);
+        is_heard || self.recent().is_waiting(source)
     }
 
     pub(crate) fn publish(&self, decided: DecidedBatch) {
         let decided = Arc::new(decided);
         // There may be no receiver left. It is sent before it is noted: a request that begins to wait in between finds
         // it among what was sent.
-        let _ = self.sender.send(decided.clone());
+        if let Some(sender) = self.senders().get(&decided.source.topic) {
+            let _ = sender.send(decided.clone());
+        }
         self.note(&decided);
     }
 
@@ -104,6 +101,10 @@ impl Outcomes {
     /// The same, of the events of the batch alone: earlier ones may be in batches that come later.
     pub(crate) fn note_events(&self, decided: &DecidedBatch) {
         self.recent().note_events(decided, Instant::now());
+    }
+
+    fn senders(&self) -> MutexGuard<'_, Senders> {
+        self.senders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn recent(&self) -> MutexGuard<'_, RecentOutcomes> {

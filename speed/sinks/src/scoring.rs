@@ -218,8 +218,8 @@ impl Sinks {
     ) -> Result<AppendedEvent> {
         let fingerprint = self.outcomes.fingerprint(event.value.as_deref().unwrap_or_default());
         // Before the append, so that a decision that comes at once is not missed.
-        let (decisions, sent) = (self.outcomes.listen(), self.outcomes.listen());
         let topic = stream.topic.clone();
+        let (decisions, sent) = (self.outcomes.listen(&topic), self.outcomes.listen(&topic));
         let places = self.log.append(&topic, vec![event]).await?;
         let loaded = self.node.borrow().as_ref().and_then(Node::loaded);
         let known = loaded.as_ref().map(|loaded| (&*loaded.state, &*loaded.registry));

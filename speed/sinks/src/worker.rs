@@ -180,7 +180,7 @@ impl SinkWorker {
     async fn make_all(&mut self, registry: &Registry, accepted: Vec<Accepted>) -> Result<()> {
         let mut parts = Vec::new();
         for of_partition in &accepted {
-            let is_asked = self.sinks.outcomes.has_listeners();
+            let is_asked = self.sinks.outcomes.has_listeners(&of_partition.source);
             if is_asked {
                 self.decided.push(decided_batch(of_partition)?);
             }

@@ -56,7 +56,7 @@ fn an_event_is_known_when_it_is_sent_again_whichever_process_decided_it() {
     let outcomes = Outcomes::default();
     let asked = |id: &str| RecordRequest { sink: "scored".into(), source: source(), id: id.into(), fingerprint: 7 };
     for (id, offset) in [("first", 12), ("second", 14)] {
-        outcomes.keep(asked(id), Offset(offset), outcomes.listen());
+        outcomes.keep(asked(id), Offset(offset), outcomes.listen("in"));
     }
     let elsewhere = |offset: i64| batch_of(&request(offset), decision_of(&decided(), "scored", Offset(offset)));
     for offset in [14, 12] {

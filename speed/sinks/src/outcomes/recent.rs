@@ -56,8 +56,10 @@ pub(super) struct RecentOutcomes {
 }
 
 impl RecentOutcomes {
-    pub(super) fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+    /// Whether an event of the partition is waited for.
+    pub(super) fn is_waiting(&self, source: &TopicPartition) -> bool {
+        let place = |offset| (source.clone(), Offset(offset));
+        self.waiting.range(place(i64::MIN)..=place(i64::MAX)).next().is_some()
     }
 
     pub(super) fn wait(&mut self, asked: RecordRequest, offset: Offset, now: Instant) {

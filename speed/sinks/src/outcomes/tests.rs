@@ -83,17 +83,33 @@ fn a_repeat_gets_the_record_of_the_first_event() {
         }
     };
     let asked = |id: &str| RecordRequest { sink: "scored".into(), source: partition(0), id: id.into(), fingerprint: 7 };
-    let sent = outcomes.listen();
+    let sent = outcomes.listen("in");
     outcomes.publish(scored(0, "{\"k\":0}"));
     outcomes.keep(asked("a"), Offset(0), sent);
-    assert!(!outcomes.has_listeners());
-    outcomes.keep(asked("b"), Offset(1), outcomes.listen());
-    assert!(outcomes.has_listeners(), "what becomes of it has to be seen");
+    assert!(!outcomes.has_listeners(&partition(0)));
+    outcomes.keep(asked("b"), Offset(1), outcomes.listen("in"));
+    assert!(outcomes.has_listeners(&partition(0)), "what becomes of it has to be seen");
     outcomes.publish(scored(1, "{\"k\":1}"));
-    assert!(!outcomes.has_listeners());
+    assert!(!outcomes.has_listeners(&partition(0)));
     let repeat = DecidedBatch { accepted: Vec::new(), timestamps: Vec::new(), sinks: Vec::new(), ..scored(5, "{}") };
     for (id, row) in [("a", "{\"k\":0}"), ("b", "{\"k\":1}")] {
         let first = outcomes.first(&asked(id), &repeat, Offset(5)).unwrap();
         assert_eq!(first.outcome, EventOutcome::Scored(Bytes::from_static(row.as_bytes())));
     }
+}
+
+#[test]
+fn a_client_concerns_the_topic_it_listens_to_and_later_the_partition_of_its_event() {
+    let outcomes = Outcomes::default();
+    let other = TopicPartition { topic: "other".into(), partition: 0 };
+    let concerned = || [partition(0), partition(1), other.clone()].map(|source| outcomes.has_listeners(&source));
+    assert_eq!(concerned(), [false, false, false]);
+    let sent = outcomes.listen("in");
+    assert_eq!(concerned(), [true, true, false]);
+    outcomes.keep(RecordRequest { sink: "scored".into(), source: partition(1), id: "a".into(), fingerprint: 7 }, Offset(0), sent);
+    assert_eq!(concerned(), [false, true, false]);
+    let of_other = outcomes.listen("other");
+    assert_eq!(concerned(), [false, true, true]);
+    drop(of_other);
+    assert_eq!(concerned(), [false, true, false]);
 }

@@ -61,7 +61,7 @@ fn an_event_that_is_sent_again_gets_the_record_of_the_first() {
     recent.wait(asked("a"), Offset(3), now);
     recent.wait(asked("b"), Offset(7), now);
     recent.note(&decided(2, 5), now);
-    assert!(recent.is_waiting(), "the other one is not decided yet");
+    assert!(recent.is_waiting(&source()), "the other one is not decided yet");
     assert_eq!(row_of(&recent, "a", &duplicate(6)), Some((3, "{\"offset\":3}".to_owned())));
     assert_eq!((row_of(&recent, "b", &duplicate(6)), row_of(&recent, "c", &duplicate(6))), (None, None));
     // The repeat itself was waited for, too: it changes nothing.
@@ -106,7 +106,7 @@ fn what_was_not_seen_is_not_kept() {
     for id in ["before", "out earlier", "long ago"] {
         assert_eq!(row_of(&recent, id, &duplicate(11)), None, "{id}");
     }
-    assert!(!recent.is_waiting());
+    assert!(!recent.is_waiting(&source()));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn no_more_is_kept_than_so_many_events_and_bytes() {
     }
     assert!(recent.bytes <= MOST_BYTES && recent.known.len() == 1, "{} of {}", recent.bytes, recent.known.len());
     recent.wait(asked(&"x".repeat(MAX_ID_BYTES + 1)), Offset(count + 3), now);
-    assert!(!recent.is_waiting());
+    assert!(!recent.is_waiting(&source()));
     for offset in 0..=2 * count {
         recent.wait(asked("waits"), Offset(offset), now);
     }

@@ -3,14 +3,18 @@
 use std::path::Path;
 use std::time::Duration;
 
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use async_trait::async_trait;
 use bytes::Bytes;
 use catalog::Catalog;
+use committed::registry::Registry;
 use definitions::parse::parse_sink;
 use engine::functions::Functions;
 use event_log::{LogOutput, NewRecord, OutputAppender};
-use speed::WorkerSinks;
+use speed::{Accepted, WorkerSinks};
 use tokio::sync::watch;
+use types::columns::{OFFSET, TIMESTAMP};
 use types::vector::PartitionId;
 use uuid::Uuid;
 
@@ -88,7 +92,7 @@ async fn waiting_clients_hear_of_records_that_were_on_their_way_when_their_worke
     let sinks = sinks_with_topic(folder.path()).await;
     let mut worker = worker_with_a_record(&sinks).await;
     worker.decided = vec![decided(&worker.made[0].source)];
-    let mut decisions = sinks.outcomes.listen();
+    let mut decisions = sinks.outcomes.listen("events");
     worker.begin_append().await.unwrap();
     // The task gives them to the log, and waits.
     tokio::task::yield_now().await;
@@ -108,7 +112,7 @@ async fn the_clients_of_a_partition_hear_of_its_records_though_those_of_another_
     worker.decided = [0, 1].map(|made| decided(&worker.made[made].source)).into();
     // Another worker takes the last output over.
     record_of("another", &sinks, 1).await;
-    let mut decisions = sinks.outcomes.listen();
+    let mut decisions = sinks.outcomes.listen("events");
     worker.begin_append().await.unwrap();
     let appended = worker.appending.take().unwrap().await.unwrap();
     assert_eq!(appended.iter().map(|appended| appended.next.is_ok()).collect::<Vec<_>>(), [true, true, false]);
@@ -134,7 +138,7 @@ async fn the_clients_of_a_partition_do_not_wait_for_the_records_of_another() {
     let mut worker = worker_with_a_record(&sinks).await;
     worker.made.push(OutputBatch { appender: Arc::new(Stuck), ..record_of("out", &sinks, 1).await });
     worker.decided = worker.made.iter().map(|made| decided(&made.source)).collect();
-    let mut decisions = sinks.outcomes.listen();
+    let mut decisions = sinks.outcomes.listen("events");
     worker.begin_append().await.unwrap();
     let heard = tokio::time::timeout(Duration::from_secs(60), decisions.recv()).await.unwrap().unwrap();
     assert_eq!(heard.source.partition, 0);
@@ -154,7 +158,7 @@ async fn clients_hear_of_an_event_without_a_record_once_the_log_has_noted_that_i
     let folder = tempfile::tempdir().unwrap();
     let sinks = sinks_with_topic(folder.path()).await;
     let mut worker = worker_without_a_record(&sinks).await;
-    let mut decisions = sinks.outcomes.listen();
+    let mut decisions = sinks.outcomes.listen("events");
     worker.begin_append().await.unwrap();
     worker.appended().await.unwrap();
     assert!(decisions.try_recv().unwrap().sinks[0].records.is_empty());
@@ -169,7 +173,7 @@ async fn clients_hear_nothing_of_an_event_without_a_record_from_a_worker_that_ha
     let mut worker = worker_without_a_record(&sinks).await;
     let next = sinks.log.take_over_output(&output_of("out", 0)).await.unwrap().next;
     assert_eq!(next, None, "the other worker decides the event anew");
-    let mut decisions = sinks.outcomes.listen();
+    let mut decisions = sinks.outcomes.listen("events");
     worker.begin_append().await.unwrap();
     assert_eq!(worker.appended().await.unwrap_err().kind(), types::ErrorKind::Conflict);
     assert!(decisions.try_recv().is_err());
@@ -188,6 +192,42 @@ async fn what_comes_after_the_last_record_is_settled_only_where_clients_wait() {
         worker.appended().await.unwrap();
         let settled = sinks.log.take_over_output(&output_of("out", 0)).await.unwrap().next;
         assert_eq!(settled, Some(Offset(if waits { 3 } else { 1 })));
+    }
+}
+
+/// A micro-batch in which three records of a partition were decided, and no event was accepted.
+fn accepted(source: &TopicPartition) -> Accepted {
+    let fields = [(OFFSET, DataType::Int64), (TIMESTAMP, DataType::Timestamp(TimeUnit::Microsecond, None))];
+    let schema = Schema::new(fields.map(|(name, data_type)| Field::new(name, data_type, false)).to_vec());
+    Accepted {
+        partition: PartitionId::new("events", source.partition),
+        source: source.clone(),
+        identity: "log".into(),
+        start: Offset(0),
+        end: Offset(3),
+        dead_letters: Vec::new(),
+        newest_before: None,
+        received_before: None,
+        ids_since: None,
+        events: RecordBatch::new_empty(Arc::new(schema)),
+    }
+}
+
+/// On Kafka a transaction is needed to settle what has no record.
+#[tokio::test]
+async fn what_has_no_record_is_settled_only_for_clients_that_wait_for_events_of_its_topic() {
+    for (topic, expected) in [("another", 1), ("events", 3)] {
+        let folder = tempfile::tempdir().unwrap();
+        let sinks = sinks_with_topic(folder.path()).await;
+        let mut worker = worker_with_a_record(&sinks).await;
+        let made = OutputBatch { end: Offset(3), ..worker.made.remove(0) };
+        let _client = sinks.outcomes.listen(topic);
+        worker.make_records(&Registry::default(), vec![accepted(&made.source)]).await.unwrap();
+        worker.made = vec![made];
+        worker.begin_append().await.unwrap();
+        worker.appended().await.unwrap();
+        let settled = sinks.log.take_over_output(&output_of("out", 0)).await.unwrap().next;
+        assert_eq!(settled, Some(Offset(expected)), "a client of {topic}");
     }
 }
 
