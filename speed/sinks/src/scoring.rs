@@ -73,11 +73,10 @@ impl Sinks {
         let plan = sink.planned()?.clone();
         let (topic, stream) = (&plan.stream.topic, &plan.stream.name);
         let mut reached = self.outcomes.assigned(topic);
-        if self.are_all(topic, &reached).await? {
+        let lacking = self.lacking(topic, &reached).await?;
+        if lacking.is_empty() {
             return Ok(Vec::new());
         }
-        let count = self.partition_count(topic).await?;
-        let lacking: BTreeSet<i32> = (0_i32..).take(count).filter(|partition| !reached.contains(partition)).collect();
         let node = self.node.borrow().clone();
         let asked = match node {
             Some(node) => node.listen_to_workers(topic, &lacking).await,
@@ -93,7 +92,7 @@ impl Sinks {
                 Err(error) => unreached = unreached.or(Some(error)),
             }
         }
-        if self.are_all(topic, &reached).await? {
+        if self.lacking(topic, &reached).await?.is_empty() {
             return Ok(listeners);
         }
         let message = format!(
@@ -113,12 +112,10 @@ impl Sinks {
         .with("help", help))
     }
 
-    async fn are_all(&self, topic: &Arc<str>, partitions: &BTreeSet<i32>) -> Result<bool> {
-        if partitions.is_empty() {
-            return Ok(false);
-        }
-        let count = self.partition_count(topic).await?;
-        Ok(count > 0 && (0_i32..).take(count).all(|partition| partitions.contains(&partition)))
+    /// The partitions of a topic that are not among these. A topic that is not there lacks its first one.
+    async fn lacking(&self, topic: &Arc<str>, reached: &BTreeSet<i32>) -> Result<BTreeSet<i32>> {
+        let count = self.partition_count(topic).await?.max(1);
+        Ok((0_i32..).take(count).filter(|partition| !reached.contains(partition)).collect())
     }
 
     async fn append_and_wait(
