@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -243,12 +244,9 @@ impl Links {
     pub async fn listen(&self, topic: &Arc<str>, partitions: &BTreeSet<i32>) -> Vec<Result<DecisionListener>> {
         let links = self.all();
         let listening: FuturesUnordered<_> = links.iter().map(|link| link.listen(topic)).collect();
-        let mut reached: BTreeSet<i32> = BTreeSet::new();
-        let have_all = |listener: &Result<DecisionListener>| {
-            reached.extend(listener.iter().flat_map(|listener| &listener.partitions));
-            partitions.is_subset(&reached)
-        };
-        answers_in_time(listening, have_all).await
+        let mut have_all = have_all(partitions);
+        let is_enough = |listener: &Result<DecisionListener>| listener.as_ref().is_ok_and(|listener| have_all(&listener.partitions));
+        answers_in_time(listening, is_enough, || tokio::time::sleep(OTHERS_WITHIN)).await
     }
 
     fn set(&self, worker: &str, address: &str, state: LinkState, connection: Option<WorkerConnection>) {
@@ -302,16 +300,37 @@ impl Link {
     }
 }
 
-/// The answers as they come, until one `is_enough` and the others have had a moment more.
-async fn answers_in_time<A>(mut asked: FuturesUnordered<impl Future<Output = A>>, mut is_enough: impl FnMut(&A) -> bool) -> Vec<A> {
-    let (mut answers, mut enough_since) = (Vec::new(), None);
-    loop {
-        let patience = enough_since.map_or(Duration::MAX, |since: Instant| OTHERS_WITHIN.saturating_sub(since.elapsed()));
-        let Ok(Some(answer)) = tokio::time::timeout(patience, asked.next()).await else { return answers };
-        if enough_since.is_none() && is_enough(&answer) {
-            enough_since = Some(Instant::now());
-        }
+/// Checks, one answer after the other, whether all of these partitions are reached by then.
+fn have_all(wanted: &BTreeSet<i32>) -> impl FnMut(&BTreeSet<i32>) -> bool {
+    let mut reached: BTreeSet<i32> = BTreeSet::new();
+    move |partitions: &BTreeSet<i32>| {
+        reached.extend(partitions);
+        wanted.is_subset(&reached)
+    }
+}
+
+/// The answers as they come, until one `is_enough` and the limit is over that the others have from then on.
+async fn answers_in_time<A, L: Future<Output = ()>>(
+    mut asked: FuturesUnordered<impl Future<Output = A>>,
+    mut is_enough: impl FnMut(&A) -> bool,
+    begin_limit: impl FnOnce() -> L,
+) -> Vec<A> {
+    let (mut answers, mut are_enough) = (Vec::new(), false);
+    while !are_enough {
+        let Some(answer) = asked.next().await else { return answers };
+        are_enough = is_enough(&answer);
         answers.push(answer);
+    }
+    let mut limit = pin!(begin_limit());
+    loop {
+        tokio::select! {
+            biased;
+            answer = asked.next() => match answer {
+                Some(answer) => answers.push(answer),
+                None => return answers,
+            },
+            () = &mut limit => return answers,
+        }
     }
 }
 

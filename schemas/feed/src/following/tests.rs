@@ -4,7 +4,7 @@ use access::{Authenticator, Keyring, NewToken, new_token};
 use catalog::Role;
 use engine::fresh::{Claim, Complete};
 use futures::future::{BoxFuture, join_all, pending, ready};
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::task::JoinHandle;
 use types::vector::{Offset, PartitionId, Vector};
 
@@ -358,13 +358,30 @@ async fn a_node_whose_token_was_revoked_meanwhile_learns_no_decision() {
     process.end().await;
 }
 
-#[tokio::test]
-async fn a_process_that_hangs_is_not_waited_for_once_others_have_all_partitions() {
-    let asked: FuturesUnordered<_> = [ready(1).boxed(), pending().boxed(), ready(2).boxed()].into_iter().collect();
-    let answers = tokio::time::timeout(Duration::from_secs(60), answers_in_time(asked, |_| true)).await;
-    let mut answers = answers.expect("timed out: the one that hangs is waited for");
-    answers.sort_unstable();
-    assert_eq!(answers, [1, 2], "one that does not hang is heard");
+/// It is polled by hand: no clock decides.
+#[test]
+fn a_process_that_is_slow_is_heard_and_one_that_hangs_costs_the_limit_alone() {
+    let ((answer_second, second), (answer_late, late)) = (oneshot::channel(), oneshot::channel());
+    let (end_limit, limit) = oneshot::channel::<()>();
+    let answer = |answered: oneshot::Receiver<i32>| async move { BTreeSet::from([answered.await.unwrap()]) }.boxed();
+    let first = ready(BTreeSet::from([0])).boxed();
+    let asked: FuturesUnordered<_> = [first, answer(second), answer(late), pending().boxed()].into_iter().collect();
+    let (wanted, has_limit) = (BTreeSet::from([0, 1]), AtomicBool::new(false));
+    let begin_limit = || {
+        has_limit.store(true, Ordering::Relaxed);
+        limit.map(|ended| ended.unwrap())
+    };
+    let mut answers = pin!(answers_in_time(asked, have_all(&wanted), begin_limit));
+    assert_eq!(answers.as_mut().now_or_never(), None);
+    assert!(!has_limit.load(Ordering::Relaxed), "a partition is lacking");
+    answer_second.send(1).unwrap();
+    assert_eq!(answers.as_mut().now_or_never(), None, "others may have one of the partitions by now");
+    assert!(has_limit.load(Ordering::Relaxed));
+    answer_late.send(2).unwrap();
+    assert_eq!(answers.as_mut().now_or_never(), None);
+    end_limit.send(()).unwrap();
+    let answers = answers.now_or_never().expect("the one that hangs is waited for");
+    assert_eq!(answers, [0, 1, 2].map(|partition| BTreeSet::from([partition])));
 }
 
 /// As when the worker's process is busy, and clients of the node hang up.
