@@ -3,7 +3,7 @@
 //! goes on after half of it, and one beside incremental runs; and what several full runs cost together.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use catalog::RunStatus;
 use serving::Keys;
@@ -36,7 +36,7 @@ pub struct Options {
     /// Of the linked view.
     pub graph: Graph,
     pub repeats: usize,
-    /// Incremental runs in the series, each after one `PART_OF_A_RUN`th more events.
+    /// Incremental runs in the series, each after one `PART_OF_A_RUN`th more events; 0 skips it.
     pub runs: u64,
     /// Lookups in one stretch.
     pub lookups: u64,
@@ -94,7 +94,9 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
     history.installed.installation.close().await;
     let linked = links::measured(&options.graph, options.repeats, &folder.join("links")).await?;
     let copied = copying::table(&series.full_copy, &series.copies);
-    let mut tables = vec![runs_table(options, &full, &steps, &nothing), series.table(options), copied, slices, beside, linked];
+    let mut tables = vec![runs_table(options, &full, &steps, &nothing)];
+    tables.extend(series.table(options));
+    tables.extend([copied, slices, beside, linked]);
     if options.together_events > 0 {
         std::fs::remove_dir_all(folder.join("project"))?;
         let purchases = Purchases { events: options.together_events, ..options.purchases.clone() };
@@ -121,10 +123,10 @@ impl Growing<'_, Purchases> {
             tiers = tiers.max(manifest.deltas.len() + 1);
         }
         let after_series = lookups(&copying.node, options).await?;
-        let full = self.recompute().await?;
+        let full_took = self.recompute().await?.took;
         copying.node.refresh().await?;
         let after_full = lookups(&copying.node, options).await?;
-        Ok(Series { next, runs, full_copy, copies, new_bytes, tiers, full, after_series, after_full })
+        Ok(Series { next, runs, full_copy, copies, new_bytes, tiers, full_took, after_series, after_full })
     }
 }
 
@@ -156,7 +158,8 @@ struct Series {
     new_bytes: i64,
     /// The most tiers of a snapshot.
     tiers: usize,
-    full: Ran,
+    /// How long a full run after them took.
+    full_took: Duration,
     after_series: Vec<Latencies>,
     after_full: Vec<Latencies>,
 }
@@ -196,7 +199,11 @@ fn aims() -> String {
 }
 
 impl Series {
-    fn table(&self, options: &Options) -> Table {
+    /// `None` for a series without runs: nothing was measured.
+    fn table(&self, options: &Options) -> Option<Table> {
+        if self.runs.is_empty() {
+            return None;
+        }
         let written: i64 = self.runs.iter().map(|ran| ran.run.bytes_written).sum();
         let amplification = written as f64 / self.new_bytes.max(1) as f64;
         let ratio = |quantile: f64| {
@@ -206,12 +213,12 @@ impl Series {
         let text = |name: &str, figure: Figure| vec![Figure::text(name), figure];
         let milliseconds =
             |of: &[Latencies], quantile: f64| Figure::milliseconds(median_of(of, quantile).and_then(|ms| Spread::from_values([ms])));
-        Table {
+        Some(Table {
             title: "A series of incremental runs".into(),
             columns: ["", "found"].map(str::to_owned).to_vec(),
             rows: vec![
                 text("seconds of a run", Figure::seconds(seconds(&self.runs))),
-                text("seconds of a full run after it", Figure::seconds(Spread::from_values([self.full.took.as_secs_f64()]))),
+                text("seconds of a full run after it", Figure::seconds(Spread::from_values([self.full_took.as_secs_f64()]))),
                 text("MiB written", Figure::bytes(Spread::from_values([written as f64]))),
                 text("bytes written to those of the deltas, at most 8", at_most(Some(amplification), WRITTEN_TO_NEW)),
                 text("tiers, at most", Figure::Count(self.tiers as u64)),
@@ -224,6 +231,9 @@ impl Series {
                 "{} runs, each after a thousandth more events; {} stretches of {} lookups of random keys, in process, one after the other",
                 options.runs, options.repeats, options.lookups
             )],
-        }
+        })
     }
 }
+
+#[cfg(test)]
+mod tests;

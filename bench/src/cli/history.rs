@@ -112,7 +112,7 @@ pub(crate) struct History {
     /// Factor for 200 thousand accounts and 2 million logins of the linked view
     #[arg(long, default_value_t = 1.0)]
     links_scale: f64,
-    /// Incremental runs in the series, each after a thousandth more events
+    /// Incremental runs in the series, each after a thousandth more events; 0 skips it
     #[arg(long, default_value_t = history::Options::default().runs)]
     runs: u64,
     /// Lookups in each stretch

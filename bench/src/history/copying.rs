@@ -27,8 +27,8 @@ pub(super) struct Copying {
 /// What a run changed, and a node copied after it.
 pub(super) struct Copied {
     /// The files that the run wrote, with the manifest.
-    changed_bytes: f64,
-    copied_bytes: f64,
+    pub(super) changed_bytes: f64,
+    pub(super) copied_bytes: f64,
 }
 
 impl Copying {
@@ -48,7 +48,7 @@ impl Copying {
     }
 }
 
-/// After a full run, and after each of a series of incremental ones.
+/// After a full run, and after each of a series of incremental ones, if there were any.
 pub(super) fn table(full: &Copied, series: &[Copied]) -> Table {
     let kib = |spread: Option<Spread>| spread.map_or(Figure::Absent, Figure::Number);
     let row = |what: &str, copies: &[Copied]| {
@@ -62,10 +62,14 @@ pub(super) fn table(full: &Copied, series: &[Copied]) -> Table {
             at_most(Some(copied / changed.max(1.0)), COPIED_TO_CHANGED),
         ]
     };
+    let mut rows = vec![row("a full run", std::slice::from_ref(full))];
+    if !series.is_empty() {
+        rows.push(row("each of the series", series));
+    }
     Table::new(
         "What a node copies after a run",
         &["run", "KiB changed", "KiB copied", "copied to changed, at most 1.05"],
-        vec![row("a full run", std::slice::from_ref(full)), row("each of the series", series)],
+        rows,
         vec![
             "changed: the files that a run wrote and the manifest; copied: what a node read of snapshots".to_owned(),
             "copied to changed: the sums of all runs; other figures: median (min - max)".to_owned(),
