@@ -53,6 +53,7 @@ pub use workers::FollowSettings;
 
 use changed_views::ChangedViews;
 use lease::InUse;
+pub use lease::NODE_LEASE;
 use newest::Newest;
 pub use newest::is_kept;
 

@@ -58,7 +58,7 @@ pub use answerer::{
 };
 pub use archive::ArchiveLayer;
 pub use copy::SnapshotCopy;
-pub use follower::{FollowSettings, MOST_WAITED, NodeSettings, WantedViews, clean_cache, is_kept};
+pub use follower::{FollowSettings, MOST_WAITED, NODE_LEASE, NodeSettings, WantedViews, clean_cache, is_kept};
 pub use hot_keys::{HotFrom, HotKeySettings};
 pub use layers::{CheckpointIds, LayerPlan, LayerRun, layer_plan, next_merge};
 pub use limits::ServingLimits;

@@ -314,7 +314,7 @@ fn sink(status: SinkStatus, places: &[Place], stalls: &[(Stall, Duration)]) -> S
     let of_sink = stalls.iter().filter(|(stall, _)| stall.sink == status.sink);
     let stalled = of_sink.max_by_key(|(_, lasting)| *lasting);
     let stalled = stalled.map(|(stall, lasting)| StalledReport { seconds: lasting.as_secs(), error: stall.error.clone() });
-    SinkReport { waiting: status.stream.as_ref().and_then(of_stream), status: SinkStatus { stalled, ..status } }
+    SinkReport { waiting: status.stream.as_ref().and_then(of_stream), status: SinkStatus { stalled, running: true, ..status } }
 }
 
 fn alert(status: AlertStatus, known: &Known<'_>) -> AlertReport {

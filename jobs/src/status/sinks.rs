@@ -5,6 +5,7 @@ use std::sync::Arc;
 use committed::registry::LiveSink;
 use engine::events::format_timestamp;
 use serde::Serialize;
+use serving::NODE_LEASE;
 use types::vector::Vector;
 
 use super::PartitionStatus;
@@ -27,6 +28,9 @@ pub struct SinkStatus {
     pub refused: Option<Arc<str>>,
     /// Why its stream is not read, if a node says so.
     pub stalled: Option<StalledReport>,
+    /// False if no process is alive that could put out its records: each that does reads views as a node. One that
+    /// only serves counts too.
+    pub running: bool,
 }
 
 /// A sink whose records cannot be put out.
@@ -39,8 +43,9 @@ pub struct StalledReport {
 /// Returns the status of each live sink. Empty if the definitions cannot be planned.
 pub(super) fn sinks(facts: &Facts, partitions: &[PartitionStatus]) -> Vec<SinkStatus> {
     let committed = facts.state.vector();
+    let running = facts.state.leases.iter().any(|lease| lease.name.starts_with(NODE_LEASE) && lease.expires_at > facts.now);
     let live = facts.registry.iter().flatten().flat_map(|registry| &registry.sinks);
-    live.map(|live| SinkStatus { stalled: stalled(facts, &live.name), ..SinkStatus::new(live, &committed, partitions) }).collect()
+    live.map(|live| SinkStatus { stalled: stalled(facts, &live.name), running, ..SinkStatus::new(live, &committed, partitions) }).collect()
 }
 
 /// What a node says of a sink.
@@ -53,7 +58,7 @@ fn stalled(facts: &Facts, sink: &str) -> Option<StalledReport> {
 }
 
 impl SinkStatus {
-    /// The status of a sink of which no node says that it is stalled.
+    /// The status of a sink that some process runs, and of which no node says that it is stalled.
     pub(super) fn new(live: &LiveSink, committed: &Vector, partitions: &[PartitionStatus]) -> SinkStatus {
         let planned = live.plan.as_ref().ok().map(|plan| plan.stream.name.clone());
         let stream = planned.or_else(|| live.reads.clone());
@@ -68,6 +73,7 @@ impl SinkStatus {
             paused_since: live.paused_since.map(format_timestamp),
             refused: live.plan.as_ref().err().cloned(),
             stalled: None,
+            running: true,
         }
     }
 
@@ -77,6 +83,7 @@ impl SinkStatus {
             SinkStatus { stalled: Some(_), .. } => "stalled",
             SinkStatus { paused_since: Some(_), .. } => "paused",
             SinkStatus { refused: Some(_), .. } => "cannot be planned",
+            SinkStatus { running: false, .. } => "no process runs it",
             _ => "live",
         }
     }

@@ -15,6 +15,9 @@ use types::{Result, threads};
 use super::Follower;
 use crate::read_view::{Loaded, LoadedView};
 
+/// Leases of nodes have names that begin with it.
+pub const NODE_LEASE: &str = "serve/";
+
 /// How long to wait at most after a renewal that failed.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 
@@ -95,7 +98,7 @@ impl Follower {
     }
 
     fn lease_name(&self) -> String {
-        format!("serve/{}", self.0.settings.name)
+        format!("{NODE_LEASE}{}", self.0.settings.name)
     }
 }
 

@@ -50,6 +50,7 @@ async fn a_sink_says_where_it_is_and_why_it_puts_nothing_out() {
         paused_since: None,
         refused: None,
         stalled: Some(StalledReport { seconds: 240, error: "no right".into() }),
+        running: true,
     };
     assert_eq!(report, SinkReport { status: status.clone(), waiting: Some(5) });
 

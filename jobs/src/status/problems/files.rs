@@ -1,6 +1,7 @@
 //! Problems of files: damaged ones, ones that should have been deleted, and ones that are kept from deletion.
 
 use catalog::{CatalogState, DamageRecord, DefinitionKind, SnapshotRecord};
+use serving::NODE_LEASE;
 use types::files::{FileKind, ObjectName};
 use types::tiles::Micros;
 use types::vector::{Behind, Vector};
@@ -89,7 +90,7 @@ fn old_pins(facts: &Facts) -> Vec<Problem> {
     if age <= OLD_PIN_US {
         return Vec::new();
     }
-    let nodes = facts.state.leases.iter().filter(|lease| lease.name.starts_with("serve/") && lease.expires_at > facts.now);
+    let nodes = facts.state.leases.iter().filter(|lease| lease.name.starts_with(NODE_LEASE) && lease.expires_at > facts.now);
     let behind = nodes.filter_map(|lease| Some((lease, lease.pin.as_ref()?.behind(&needed)?)));
     let problem = |(lease, behind): (&catalog::LeaseRecord, Behind)| Problem {
         fault: Fault::PinOld,

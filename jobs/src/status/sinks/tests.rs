@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use catalog::{CatalogState, DefinitionKind, DefinitionRecord, PartitionRecord, PauseRecord};
+use catalog::{CatalogState, DefinitionKind, DefinitionRecord, LeaseRecord, PartitionRecord, PauseRecord};
 use committed::registry::Registry;
 use engine::functions::Functions;
 use event_log::PartitionBounds;
@@ -10,7 +10,7 @@ use super::*;
 use crate::status::Status;
 use crate::status::problems::Failing;
 
-/// A stream of which 3 of 8 records are committed, and sinks over it.
+/// A stream of which 3 of 8 records are committed, and sinks over it, while a process is alive.
 async fn facts() -> Facts {
     let stream = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) WITH (topic = 'in', event_time = 'ts')";
     let sink = |name: &str| {
@@ -33,9 +33,12 @@ async fn facts() -> Facts {
         max_event_time: None,
         complete_to: None,
     };
+    let lease =
+        LeaseRecord { name: format!("{NODE_LEASE}4711-1a2b"), owner: "4711-1a2b".into(), epoch: 1, expires_at: 60_000_000, pin: None };
     let state = CatalogState {
         definitions: definitions.into_iter().collect(),
         partitions: [(partition.id.clone(), partition)].into(),
+        leases: vec![lease],
         pauses: vec![PauseRecord { kind: DefinitionKind::Sink, name: "paused".into(), since: 1_000_000 }],
         ..CatalogState::default()
     };
@@ -69,6 +72,27 @@ async fn each_sink_has_a_line_with_what_holds_it_up() {
     let scored = status.sinks.iter().find(|sink| &*sink.sink == "scored").unwrap();
     assert_eq!(scored.position, Some("s/0:3".parse().unwrap()));
     assert_eq!(scored.stalled, Some(StalledReport { seconds: 240, error: "no right".into() }));
+}
+
+/// The lease of a process that died lasts a while; one that ended gave it back.
+#[tokio::test]
+async fn a_sink_that_no_process_runs_is_not_called_live() {
+    let (alive, paused) = ("alive", "paused");
+    let states = |facts: &Facts| -> Vec<(String, &'static str, bool)> {
+        let status = Status::from_facts(facts, &[]);
+        let shown = status.sinks.iter().filter(|sink| [alive, paused].contains(&&*sink.sink));
+        shown.map(|sink| (sink.sink.to_string(), sink.state(), sink.running)).collect()
+    };
+    let expected = |state, running| vec![(alive.to_owned(), state, running), (paused.to_owned(), "paused", running)];
+    let running = facts().await;
+    assert_eq!(states(&running), expected("live", true));
+    let died = Facts { now: 60_000_000, ..running.clone() };
+    assert_eq!(states(&died), expected("no process runs it", false));
+    let mut ended = running;
+    ended.state.leases.clear();
+    assert_eq!(states(&ended), expected("no process runs it", false));
+    let text = Status::from_facts(&ended, &[]).text();
+    assert!(text.lines().any(|line| line.starts_with("alive ") && line.contains("  no process runs it  ")), "{text}");
 }
 
 #[tokio::test]
