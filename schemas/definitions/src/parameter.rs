@@ -20,6 +20,9 @@ pub struct ParameterDefinition {
     pub origin: Origin,
 }
 
+const INTERVAL: &str =
+    "an INTERVAL such as '30 minutes' or '1 day 12 hours', of years, months, weeks, days, hours, minutes, seconds, ms and us";
+
 /// The SQL types of parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParameterType {
@@ -49,7 +52,7 @@ impl ParameterType {
     /// Returns a value of this type in the one spelling in which it is stored. Every text is a value of TEXT; a number,
     /// a truth value and an interval are written as in SQL, without quotes: `30`, `0.5`, `true`, `30 minutes`.
     ///
-    /// Errors: what was found and which type was expected.
+    /// Errors: what was found and which type was expected; of an interval, which part of it is refused.
     pub fn value(self, text: &str) -> Result<String, String> {
         let trimmed = text.trim();
         let value = match self {
@@ -87,7 +90,10 @@ impl ParameterType {
             _ => "TEXT",
         };
         match self {
-            ParameterType::Interval => format!("the value '{text}' is {found}: expected an INTERVAL such as '30 minutes'"),
+            ParameterType::Interval if found == "TEXT" => {
+                format!("the value '{text}' is TEXT ({}): expected {INTERVAL}", refused_part(text))
+            }
+            ParameterType::Interval => format!("the value '{text}' is {found}: expected {INTERVAL}"),
             _ => format!("the value '{text}' is {found}: expected {self}"),
         }
     }
@@ -137,6 +143,35 @@ fn truth(text: &str) -> Option<bool> {
 /// A number alone has no unit: it is not one.
 fn is_interval(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_alphabetic()) && number(text).is_none() && parse_interval_month_day_nano(text).is_ok()
+}
+
+/// Why a text is no interval. Numbers and units alternate, with a space between them or none.
+fn refused_part(text: &str) -> String {
+    let is_of_number = |character: char| character.is_ascii_digit() || matches!(character, '.' | '-');
+    let mut units = Vec::new();
+    let mut words = text.split(char::is_whitespace);
+    while let Some(word) = words.next() {
+        let (number, unit) = match word.find(|character: char| !is_of_number(character)) {
+            Some(at) => (&word[..at], Some(&word[at..])),
+            None => (word, words.next()),
+        };
+        if number.parse::<f64>().is_err() || number.ends_with('.') {
+            return match number {
+                "" => format!("'{word}' does not begin with a number"),
+                _ => format!("'{number}' is no number"),
+            };
+        }
+        let Some(unit) = unit else { return format!("'{number}' has no unit") };
+        if unit.is_empty() {
+            return format!("two spaces follow '{number}'");
+        }
+        let Ok(one) = parse_interval_month_day_nano(&format!("1 {unit}")) else { return format!("'{unit}' is no unit") };
+        if units.contains(&one) {
+            return format!("the unit '{unit}' is there twice");
+        }
+        units.push(one);
+    }
+    "a number in it is past the range of the type".to_owned()
 }
 
 #[cfg(test)]

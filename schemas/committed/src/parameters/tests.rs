@@ -99,6 +99,12 @@ async fn what_cannot_be_a_value_changes_nothing() {
         ("mots", "30", ErrorKind::NotFound, "did you mean \"most\"? expected one of most, silence"),
         ("most", "many", ErrorKind::Input, "the parameter \"most\": the value 'many' is TEXT: expected BIGINT"),
         ("silence", "30", ErrorKind::Input, "the value '30' is BIGINT: expected an INTERVAL such as '30 minutes'"),
+        (
+            "silence",
+            "3 lightyears",
+            ErrorKind::Input,
+            "the parameter \"silence\": the value '3 lightyears' is TEXT ('lightyears' is no unit): expected an INTERVAL such as",
+        ),
         ("silence", "1 month", ErrorKind::Input, "the alert \"silent\" cannot be planned with this value"),
     ] {
         let error = set_to(&catalog, parameter, value).await.unwrap_err();

@@ -44,9 +44,27 @@ fn a_value_of_another_type_is_refused_with_both_types() {
     ] {
         assert_eq!(of.value(text), Err(format!("the value '{text}' is {found}: expected {of}")));
     }
-    for (text, found) in [("30", "BIGINT"), ("1e3", "DOUBLE"), ("soon", "TEXT")] {
-        let expected = format!("the value '{text}' is {found}: expected an INTERVAL such as '30 minutes'");
-        assert_eq!(ParameterType::Interval.value(text), Err(expected));
+    for (text, found) in [("30", "BIGINT"), ("1e3", "DOUBLE"), ("true", "BOOLEAN")] {
+        assert_eq!(ParameterType::Interval.value(text), Err(format!("the value '{text}' is {found}: expected {INTERVAL}")));
+    }
+}
+
+#[test]
+fn an_interval_is_refused_with_the_part_that_is_wrong() {
+    for (text, part) in [
+        ("3 lightyears", "'lightyears' is no unit"),
+        ("1 day 3lightyears", "'lightyears' is no unit"),
+        ("3  days", "two spaces follow '3'"),
+        ("3. days", "'3.' is no number"),
+        ("soon", "'soon' does not begin with a number"),
+        ("three days", "'three' does not begin with a number"),
+        ("3 days and 1 hour", "'and' does not begin with a number"),
+        ("1-2 days", "'1-2' is no number"),
+        ("1 day 2 days", "the unit 'days' is there twice"),
+        ("99999999999999 years", "a number in it is past the range of the type"),
+        ("", "'' does not begin with a number"),
+    ] {
+        assert_eq!(ParameterType::Interval.value(text), Err(format!("the value '{text}' is TEXT ({part}): expected {INTERVAL}")));
     }
 }
 

@@ -48,7 +48,10 @@ fn what_is_no_parameter_is_refused_at_its_place() {
         ("CREATE PARAMETER a BIGINT = '20'", "a.sql:1:29: error: the value is TEXT: expected BIGINT"),
         ("CREATE PARAMETER a BIGINT = 0.5", "a.sql:1:29: error: the value '0.5' is DOUBLE: expected BIGINT"),
         ("CREATE PARAMETER a BOOLEAN = 1", "a.sql:1:30: error: the value is BIGINT: expected BOOLEAN"),
-        ("CREATE PARAMETER a = INTERVAL 'soon'", "a.sql:1:22: error: the value 'soon' is TEXT: expected an INTERVAL such as '30 minutes'"),
+        (
+            "CREATE PARAMETER a = INTERVAL '3 lightyears'",
+            "a.sql:1:22: error: the value '3 lightyears' is TEXT ('lightyears' is no unit): expected an INTERVAL such as '30 minutes'",
+        ),
         (
             "CREATE PARAMETER a DECIMAL(4,2) = 123",
             "a.sql:1:35: error: the value '123' is a number that does not fit: expected DECIMAL(4,2)",
