@@ -8,7 +8,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::{AlertDefinition, Definitions, Diagnostic, Diagnostics, ParameterDefinition, SinkDefinition, StreamDefinition, ViewDefinition};
+use super::{
+    AlertDefinition, Definitions, Diagnostic, Diagnostics, Origin, ParameterDefinition, SinkDefinition, StreamDefinition, ViewDefinition,
+};
 use found::Found;
 use tokens::TextPosition;
 use types::{Error, Result};
@@ -28,6 +30,11 @@ mod statement;
 mod stream;
 mod tokens;
 mod view;
+
+/// The folders of a project that are read, in this order.
+const FOLDERS: [&str; 5] = ["streams", "views", "sinks", "alerts", "parameters"];
+/// A larger file beside them is a dump rather than definitions in the wrong place.
+const LARGEST_UNREAD_BYTES: u64 = 1 << 20;
 
 /// Parses files' texts. Returns the definitions without errors in the order written, and every mistake in all files.
 pub fn parse_definitions(sources: &[(Option<PathBuf>, String)]) -> (Definitions, Diagnostics) {
@@ -94,12 +101,12 @@ pub fn parse_parameter(sql: &str) -> Result<ParameterDefinition> {
 /// by name. Diagnostics name files relative to `dir`.
 ///
 /// Errors: `NotFound` when neither folder exists, `Unavailable` when a file cannot be read. A file that is not UTF-8,
-/// or that holds a definition of the other kind, becomes a diagnostic.
+/// that holds a definition of another kind, or that holds one and is not read, becomes a diagnostic.
 pub fn load_project(dir: &Path) -> Result<(Definitions, Diagnostics)> {
     let mut sources = Vec::new();
     let mut unreadable = Vec::new();
-    for folder in ["streams", "views", "sinks", "alerts", "parameters"] {
-        for file in sql_files(dir, folder)? {
+    for folder in FOLDERS {
+        for file in sql_files(dir, Path::new(folder))? {
             let bytes = std::fs::read(dir.join(&file)).map_err(|e| Error::from(e).with("file", dir.join(&file).display()))?;
             match String::from_utf8(bytes) {
                 Ok(text) => sources.push((Some(file), text)),
@@ -113,6 +120,7 @@ pub fn load_project(dir: &Path) -> Result<(Definitions, Diagnostics)> {
     let (definitions, mut diagnostics) = parse_definitions(&sources);
     diagnostics.extend(unreadable);
     diagnostics.extend(misplaced(&definitions));
+    diagnostics.extend(unread(dir, &definitions)?);
     Ok((definitions, diagnostics))
 }
 
@@ -159,7 +167,7 @@ fn parse_one(sql: &str) -> Result<Found> {
 }
 
 /// Returns the `.sql` files of a folder, sorted by name; none if the folder is absent.
-fn sql_files(dir: &Path, folder: &str) -> Result<Vec<PathBuf>> {
+fn sql_files(dir: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     let path = dir.join(folder);
     if !path.is_dir() {
         return Ok(Vec::new());
@@ -170,7 +178,7 @@ fn sql_files(dir: &Path, folder: &str) -> Result<Vec<PathBuf>> {
         let name = PathBuf::from(entry.map_err(failed)?.file_name());
         let is_hidden = name.to_string_lossy().starts_with('.');
         if !is_hidden && name.extension().is_some_and(|extension| extension == "sql") && path.join(&name).is_file() {
-            files.push(Path::new(folder).join(name));
+            files.push(folder.join(name));
         }
     }
     files.sort();
@@ -186,22 +194,76 @@ fn not_utf8(file: &Path, error: &std::string::FromUtf8Error) -> Diagnostic {
 /// Returns warnings for definitions in the folder of another kind: they work, but are hard to find. A parameter stands
 /// well beside what uses it.
 fn misplaced(definitions: &Definitions) -> Vec<Diagnostic> {
+    let is_elsewhere = |of: &DefinitionInFile<'_>| of.origin.file.as_ref().is_some_and(|file| !file.starts_with(of.folder));
+    let found = placed(definitions).into_iter().filter(|of| of.kind != "parameter" && is_elsewhere(of));
+    found.map(|of| of.to_be_moved(&format!("is outside {}/: it is read, but hard to find", of.folder))).collect()
+}
+
+/// Returns warnings for definitions in files that are not read: beside the folders, or in folders within them. One that
+/// is read under this name as well may be a copy, such as an edited sink for a backtest.
+fn unread(dir: &Path, read: &Definitions) -> Result<Vec<Diagnostic>> {
+    let mut folders = vec![PathBuf::new()];
+    for folder in FOLDERS {
+        folders.extend(folders_in(dir, folder)?);
+    }
+    let mut sources = Vec::new();
+    for folder in folders {
+        for file in sql_files(dir, &folder)? {
+            let path = dir.join(&file);
+            let is_small = path.metadata().is_ok_and(|found| found.len() <= LARGEST_UNREAD_BYTES);
+            if is_small && let Ok(text) = std::fs::read_to_string(&path) {
+                sources.push((Some(file), text));
+            }
+        }
+    }
+    let known: BTreeSet<&str> = placed(read).into_iter().map(|of| of.name).collect();
+    let (definitions, _) = parse_definitions(&sources);
+    let found = placed(&definitions).into_iter().filter(|of| !known.contains(of.name));
+    Ok(found.map(|of| of.to_be_moved("is in a file that is not read")).collect())
+}
+
+/// Returns the folders within a folder, sorted by name; none if it is absent.
+fn folders_in(dir: &Path, folder: &str) -> Result<Vec<PathBuf>> {
+    let path = dir.join(folder);
+    if !path.is_dir() {
+        return Ok(Vec::new());
+    }
+    let failed = |error: std::io::Error| Error::from(error).with("folder", path.display());
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(&path).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if !name.to_string_lossy().starts_with('.') && path.join(&name).is_dir() {
+            folders.push(Path::new(folder).join(name));
+        }
+    }
+    folders.sort();
+    Ok(folders)
+}
+
+/// A definition in a file, and the folder of its kind.
+struct DefinitionInFile<'d> {
+    kind: &'static str,
+    name: &'d str,
+    origin: &'d Origin,
+    folder: &'static str,
+}
+
+impl DefinitionInFile<'_> {
+    fn to_be_moved(&self, problem: &str) -> Diagnostic {
+        let DefinitionInFile { kind, name, origin, folder } = self;
+        let warning = Diagnostic::warning(origin.line, 1, format!("the {kind} '{name}' {problem}"));
+        warning.help(format!("move it to {folder}/{name}.sql")).in_file(origin.file.as_deref())
+    }
+}
+
+fn placed(definitions: &Definitions) -> Vec<DefinitionInFile<'_>> {
     let streams = definitions.streams.iter().map(|stream| ("stream", &stream.name, &stream.origin, "streams"));
     let views = definitions.views.iter().map(|view| ("view", &view.name, &view.origin, "views"));
     let sinks = definitions.sinks.iter().map(|sink| ("sink", &sink.name, &sink.origin, "sinks"));
     let alerts = definitions.alerts.iter().map(|alert| ("alert", &alert.name, &alert.origin, "alerts"));
-    let outside = |origin: &super::Origin, folder: &str| origin.file.as_ref().is_some_and(|file| !file.starts_with(folder));
-    streams
-        .chain(views)
-        .chain(sinks)
-        .chain(alerts)
-        .filter(|(_, _, origin, folder)| outside(origin, folder))
-        .map(|(kind, name, origin, folder)| {
-            Diagnostic::warning(origin.line, 1, format!("the {kind} '{name}' is outside {folder}/"))
-                .help(format!("move it to {folder}/{name}.sql"))
-                .in_file(origin.file.as_deref())
-        })
-        .collect()
+    let parameters = definitions.parameters.iter().map(|parameter| ("parameter", &parameter.name, &parameter.origin, "parameters"));
+    let all = streams.chain(views).chain(sinks).chain(alerts).chain(parameters);
+    all.map(|(kind, name, origin, folder)| DefinitionInFile { kind, name, origin, folder }).collect()
 }
 
 #[cfg(test)]

@@ -229,7 +229,39 @@ fn a_project_is_read_from_its_two_folders_in_the_order_of_names() {
     assert_eq!(
         load_project(dir.path()).unwrap().1.to_string(),
         "views/x.sql:1:4: error: found bytes that are not UTF-8\n  help: save the file as UTF-8\n\
-         views/w.sql:1:1: warning: the stream 'w' is outside streams/\n  help: move it to streams/w.sql"
+         views/w.sql:1:1: warning: the stream 'w' is outside streams/: it is read, but hard to find\n  help: move it to streams/w.sql"
+    );
+}
+
+#[test]
+fn a_definition_outside_of_its_folder_is_named_with_its_place_and_whether_it_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = dir.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let sink = |name: &str| format!("CREATE SINK {name} WITH (topic = 'of_{name}') AS SELECT t.device_id FROM transactions t;\n");
+    let alert = |name: &str| format!("CREATE ALERT {name} WITH (topic = 'of_{name}') AS SELECT k FROM v WHERE n > 1;\n");
+    write("streams/a.sql", TRANSACTIONS);
+    write("views/v.sql", &(sink("far") + &alert("silent")));
+    write("sinks/read.sql", &(sink("edited") + "CREATE PARAMETER most = 20;"));
+    write("sinks/fraud/s.sql", &sink("nested"));
+    write("all.sql", &(sink("edited") + &sink("lost") + &alert("unheard") + "CREATE PARAMETER least = 1;"));
+    write("query.sql", "SELECT device_id FROM transactions");
+    write("dump.sql", &(alert("dumped") + &" ".repeat(1 << 20)));
+    let (definitions, diagnostics) = load_project(dir.path()).unwrap();
+    let read: Vec<&str> = definitions.sinks.iter().map(|sink| &*sink.name).collect();
+    assert_eq!((read, definitions.alerts.len(), definitions.parameters.len()), (vec!["far", "edited"], 1, 1));
+    assert_eq!(
+        diagnostics.to_string(),
+        "views/v.sql:1:1: warning: the sink 'far' is outside sinks/: it is read, but hard to find\n  help: move it to sinks/far.sql\n\
+         views/v.sql:2:1: warning: the alert 'silent' is outside alerts/: it is read, but hard to find\n  \
+         help: move it to alerts/silent.sql\n\
+         all.sql:2:1: warning: the sink 'lost' is in a file that is not read\n  help: move it to sinks/lost.sql\n\
+         sinks/fraud/s.sql:1:1: warning: the sink 'nested' is in a file that is not read\n  help: move it to sinks/nested.sql\n\
+         all.sql:3:1: warning: the alert 'unheard' is in a file that is not read\n  help: move it to alerts/unheard.sql\n\
+         all.sql:4:1: warning: the parameter 'least' is in a file that is not read\n  help: move it to parameters/least.sql"
     );
 }
 
