@@ -10,7 +10,7 @@ use definitions::settings::SpeedSettings;
 use definitions::{AlertDefinition, Definitions, Diagnostic, DiagnosticSeverity, Diagnostics, StreamDefinition, ViewDefinition, parse};
 use engine::alerts::AlertPlan;
 use engine::functions::Functions;
-use engine::parameters::Parameters;
+use engine::parameters::{Parameters, unknown_parameter};
 use engine::plan::explain::{Explanation, explain};
 use engine::plan::{Planned, Planner, ViewPlan};
 use engine::sinks::{SinkPlan, Sources};
@@ -28,6 +28,7 @@ mod text;
 pub use report::{AlertReport, ColumnReport, ParameterReport, SinkReport, StreamReport, ViewReport};
 
 use loops::TopicWriter;
+use report::UncheckedDefinition;
 
 /// A project's definitions, and the mistakes found in them.
 #[derive(Debug, Clone)]
@@ -51,8 +52,9 @@ pub struct Checked {
 pub async fn check_project(project: &Path, functions: &Functions, now: Micros) -> Result<Checked> {
     let (definitions, found) = parse::load_project(project)?;
     let mut checked = check_known(definitions, |name| is_left_out(name, &found), functions, now).await;
-    // A view is not at fault when the definition of its stream was left out because of a mistake.
-    checked.diagnostics.0.retain(|planned| !unknown_relation(&planned.message).is_some_and(|name| is_left_out(name, &found)));
+    // A view is not at fault when the definition of its stream was left out because of a mistake, nor is a sink when
+    // that of its parameter was.
+    checked.diagnostics.0.retain(|planned| !missing_name(planned).is_some_and(|name| is_left_out(name, &found)));
     let mut diagnostics = found;
     diagnostics.extend(checked.diagnostics.0);
     diagnostics.sort();
@@ -212,6 +214,24 @@ impl Checked {
         (!alone.sinks.is_empty() || !alone.alerts.is_empty()).then_some(alone)
     }
 
+    /// Returns what has no mistake of its own and was not checked, because what it reads has one.
+    pub(crate) fn unchecked(&self) -> Vec<UncheckedDefinition> {
+        if !self.diagnostics.has_errors() {
+            return Vec::new();
+        }
+        let Definitions { views, sinks, alerts, .. } = &self.definitions;
+        let views = views.iter().map(|view| ("view", &view.name, self.views.iter().any(|report| report.view == view.name)));
+        let sinks = sinks.iter().map(|sink| ("sink", &sink.name, self.sinks.iter().any(|report| report.sink == sink.name)));
+        let alerts = alerts.iter().map(|alert| ("alert", &alert.name, self.alerts.iter().any(|report| report.alert == alert.name)));
+        let has_mistake = |kind: &str, name: &str| {
+            let own = format!("{kind} \"{name}\": ");
+            self.diagnostics.iter().any(|mistake| mistake.message.starts_with(&own))
+        };
+        let unreported = views.chain(sinks).chain(alerts).filter(|(_, _, is_reported)| !is_reported);
+        let unchecked = unreported.filter(|(kind, name, _)| !has_mistake(kind, name));
+        unchecked.map(|(kind, name, _)| UncheckedDefinition { kind, name: name.clone() }).collect()
+    }
+
     /// Returns what `explain` shows for one view; `None` for a view that keeps nothing or does not exist.
     pub fn explain(&self, view: &str) -> Option<Explanation> {
         self.plans.iter().find(|plan| &*plan.view == view).map(|plan| explain(plan))
@@ -221,6 +241,11 @@ impl Checked {
     pub fn text(&self) -> String {
         text::checked(self)
     }
+}
+
+/// Returns the name of the stream, view or parameter that is missing by what a mistake says.
+fn missing_name(mistake: &Diagnostic) -> Option<&str> {
+    unknown_relation(&mistake.message).or_else(|| unknown_parameter(&mistake.message))
 }
 
 /// Returns whether a definition of this name was left out because of a mistake of its own. Also true if that is

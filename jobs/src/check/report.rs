@@ -1,4 +1,4 @@
-//! What `check` reports about a correct definition.
+//! What `check` reports about a definition.
 
 use std::sync::Arc;
 
@@ -20,6 +20,13 @@ use types::tiles::Micros;
 const RUNS_AHEAD: usize = 3;
 /// The event rate for which the cost of remembered ids is reported.
 const EVENTS_PER_SECOND: u64 = 1_000;
+
+/// A view, a sink or an alert that was not checked, because of mistakes in what it reads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct UncheckedDefinition {
+    pub(crate) kind: &'static str,
+    pub(crate) name: Arc<str>,
+}
 
 /// What `check` reports about a stream.
 #[derive(Debug, Clone, PartialEq, Serialize)]

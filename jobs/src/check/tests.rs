@@ -223,6 +223,31 @@ async fn a_sink_and_an_alert_are_not_blamed_for_a_view_that_is_wrong() {
 }
 
 #[tokio::test]
+async fn what_reads_something_wrong_is_listed_in_one_line() {
+    let stream = STREAM.replace("amount DECIMAL(18,2)", "amount DECIMALS");
+    let sink = "CREATE SINK s WITH (topic = 's') AS SELECT p.device, v.n_1h FROM pay p LEFT JOIN velocity v ON v.device = p.device;";
+    let alert = "CREATE ALERT a WITH (topic = 'a') AS SELECT device FROM velocity WHERE n_1h > 3;";
+    let files = [("streams/pay.sql", &*stream), ("views/velocity.sql", VIEW), ("sinks/s.sql", sink), ("alerts/a.sql", alert)];
+    let checked = check(&files).await;
+    assert_eq!(checked.diagnostics.len(), 1, "{}", checked.diagnostics);
+    let text = checked.text();
+    assert!(text.ends_with("\n\nnot checked because of these errors: 1 view (velocity), 1 sink (s), 1 alert (a)\n\n1 error"), "{text}");
+
+    let staging = "CREATE VIEW big AS SELECT device, nothing FROM pay;\n\
+        CREATE VIEW small AS SELECT device, count(*) AS n FROM big GROUP BY device;\n\
+        CREATE VIEW own AS SELECT device, count(other) AS n FROM pay GROUP BY device;";
+    let text = check(&[("streams/pay.sql", STREAM), ("views/v.sql", staging)]).await.text();
+    assert!(text.ends_with("\n\nnot checked because of these errors: 1 view (small)\n\n2 errors"), "{text}");
+
+    let rules = "CREATE PARAMETER most TEXT = 20;\n\
+        CREATE SINK s WITH (topic = 's') AS SELECT p.device, p.amount > param('most') AS is_much FROM pay p;";
+    let checked = check(&[("streams/pay.sql", STREAM), ("sinks/s.sql", rules)]).await;
+    assert_eq!(checked.diagnostics.len(), 1, "{}", checked.diagnostics);
+    assert_eq!(checked.unchecked(), [UncheckedDefinition { kind: "sink", name: "s".into() }]);
+    assert!(checked.diagnostics.to_string().starts_with("sinks/s.sql:1:30: error: the value is BIGINT: expected TEXT"));
+}
+
+#[tokio::test]
 async fn a_view_without_an_aggregate_has_no_rows_for_a_sink_or_an_alert() {
     let big = "CREATE VIEW big AS SELECT device, ts, amount FROM pay WHERE amount > 100;";
     let sink = "CREATE SINK s WITH (topic = 's') AS SELECT device FROM big;";

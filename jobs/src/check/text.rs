@@ -6,7 +6,7 @@ use std::sync::Arc;
 use definitions::DiagnosticSeverity;
 use definitions::durations::format_bytes;
 
-use super::{AlertReport, Checked, ParameterReport, SinkReport, StreamReport, ViewReport};
+use super::{AlertReport, Checked, ParameterReport, SinkReport, StreamReport, UncheckedDefinition, ViewReport};
 use crate::output::{count_of, size, table};
 
 pub(super) fn checked(checked: &Checked) -> String {
@@ -14,7 +14,7 @@ pub(super) fn checked(checked: &Checked) -> String {
     let errors = found.iter().filter(|found| found.severity == DiagnosticSeverity::Error).count();
     if errors > 0 {
         // The reports of correct definitions would hide the mistakes.
-        return format!("{found}\n\n{}", count_of(errors, "error"));
+        return format!("{found}\n\n{}{}", unchecked(&checked.unchecked()), count_of(errors, "error"));
     }
     let mut text = String::new();
     for stream in &checked.streams {
@@ -45,6 +45,16 @@ pub(super) fn checked(checked: &Checked) -> String {
         Some((last, first)) => write!(text, "{streams}, {views}, {} and {last}: no errors", first.join(", ")),
     };
     text
+}
+
+/// One line for all that reads what is wrong, with an empty line after it.
+fn unchecked(definitions: &[UncheckedDefinition]) -> String {
+    let of_kind = |kind: &str| {
+        let names: Vec<&str> = definitions.iter().filter(|of| of.kind == kind).map(|of| &*of.name).collect();
+        (!names.is_empty()).then(|| format!("{} ({})", count_of(names.len(), kind), names.join(", ")))
+    };
+    let kinds: Vec<String> = ["view", "sink", "alert"].into_iter().filter_map(of_kind).collect();
+    if kinds.is_empty() { String::new() } else { format!("not checked because of these errors: {}\n\n", kinds.join(", ")) }
 }
 
 fn write_stream(text: &mut String, stream: &StreamReport) {

@@ -123,9 +123,10 @@ pub(super) async fn check(context: &Context, args: CheckArgs) -> Result<Done> {
     }
     let (streams, views, sinks, alerts) = (&checked.streams, &checked.views, &checked.sinks, &checked.alerts);
     let diagnostics = &checked.diagnostics;
-    let parameters = &checked.parameters;
+    let (parameters, unchecked) = (&checked.parameters, checked.unchecked());
     let value = json!({
-        "ok": ok, "diagnostics": diagnostics, "streams": streams, "views": views, "sinks": sinks, "alerts": alerts, "parameters": parameters,
+        "ok": ok, "diagnostics": diagnostics, "unchecked": unchecked, "streams": streams, "views": views, "sinks": sinks, "alerts": alerts,
+        "parameters": parameters,
     });
     context.output.print(&value, || checked.text())?;
     Ok(if ok { Done::Success } else { Done::Found })

@@ -21,6 +21,14 @@ use types::{Error, Result};
 /// The function that a parameter's value stands for.
 pub(crate) const FUNCTION: &str = "param";
 
+const NO_PARAMETER: &str = "there is no parameter \"";
+
+/// Returns the name if the message says that no parameter has it.
+pub fn unknown_parameter(message: &str) -> Option<&str> {
+    let (_, rest) = message.split_once(NO_PARAMETER)?;
+    Some(rest.split_once('"')?.0)
+}
+
 /// A parameter's value, with its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameter {
@@ -51,7 +59,7 @@ impl Parameters {
         self.0.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.0.keys().map(|known| &**known).collect();
             let none = format!("no parameter is defined yet; CREATE PARAMETER {name} = 20 makes one");
-            Error::not_found(format!("there is no parameter \"{name}\": {}", expected(name, &known, &none)))
+            Error::not_found(format!("{NO_PARAMETER}{name}\": {}", expected(name, &known, &none)))
         })
     }
 
