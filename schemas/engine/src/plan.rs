@@ -20,6 +20,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
 use crate::functions::{DirectMerge, Flaw, judged, peak_factor};
+use crate::plan::covers::LastCovers;
 use crate::plan::links::{EdgeKind, LinkPlan, PairRangeIndex};
 use crate::plan::need::Need;
 use crate::plan::tile_function::kept_tiles;
@@ -34,6 +35,7 @@ mod analyse;
 mod brackets;
 mod columns;
 mod computable;
+mod covers;
 mod decimals;
 mod doubles;
 mod elements;
@@ -68,6 +70,7 @@ pub(crate) use analyse::{asks_for_time, with_other_unknown_names};
 pub use brackets::{LACKS_BRACKETS, lacks_brackets};
 pub use computable::check_supported;
 pub(crate) use computable::{check_expressions, simplified_events, simplify_or_keep, unstable_function};
+pub(crate) use covers::Cover;
 pub(crate) use hidden::{node_name, strip_casts};
 pub use ignored::{ignored_clause, ignored_in_calls};
 pub(crate) use links::check_on_types;
@@ -114,6 +117,7 @@ pub struct ViewPlan {
     output_schema: OnceLock<SchemaRef>,
     /// What all columns need, likewise.
     need_of_all: OnceLock<Need>,
+    last_covers: LastCovers,
 }
 
 /// How a view's rows are made from its states.

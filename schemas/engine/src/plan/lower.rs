@@ -90,6 +90,7 @@ impl StateTable {
             state_schema: self.schema,
             output_schema: OnceLock::new(),
             need_of_all: OnceLock::new(),
+            last_covers: LastCovers::default(),
         }
     }
 }

@@ -6,9 +6,9 @@ use std::ops::Range;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Int64Type, TimestampMicrosecondType, UInt8Type};
 
-use crate::plan::{RangeIndex, StateIndex, ViewPlan};
+use crate::plan::{Cover, RangeIndex, StateIndex, ViewPlan};
 use types::columns::{LEVEL, TILE};
-use types::tiles::{Level, Micros, RowTime, Span, TileRun, TimeRange, cover};
+use types::tiles::{Level, Micros, RowTime, Span, TileRun, TimeRange};
 use types::{Error, Result};
 
 /// The state rows that a query needs, from any number of layers, each with the index of its key.
@@ -31,6 +31,17 @@ struct Piece {
     rolled_up: bool,
 }
 
+impl Piece {
+    fn rows(&self) -> Range<usize> {
+        self.from..self.to
+    }
+
+    /// The tiles of a cover that its layer holds.
+    fn tiles_of<'c>(&self, cover: &'c Cover) -> &'c [TileRun] {
+        if self.rolled_up { &cover.rolled_up } else { &cover.finest }
+    }
+}
+
 /// A batch is looked up among this many of the last ones. A batch that is listed twice costs only a pointer.
 const LAST: usize = 16;
 
@@ -48,7 +59,7 @@ impl<'a> Pieces<'a> {
     /// Adds all that `other` holds of its key 0, as the key with this index.
     pub fn add_key(&mut self, other: &Pieces<'a>, key: u32) {
         for piece in other.rows.iter().filter(|piece| piece.key == 0) {
-            self.add_from(other.batches[piece.batch], other.is_fresh[piece.batch], piece.from..piece.to, key, piece.rolled_up);
+            self.add_from(other.batches[piece.batch], other.is_fresh[piece.batch], piece.rows(), key, piece.rolled_up);
         }
     }
 
@@ -70,16 +81,16 @@ impl<'a> Pieces<'a> {
 
     /// The rows, in the order in which they were added, and their batches.
     pub fn rows(&self) -> impl Iterator<Item = (&'a RecordBatch, Range<usize>)> {
-        self.rows.iter().map(|piece| (self.batches[piece.batch], piece.from..piece.to))
+        self.rows.iter().map(|piece| (self.batches[piece.batch], piece.rows()))
     }
 
     /// An upper bound of the values in all rows, regardless of ranges.
     pub(super) fn values(&self, plan: &ViewPlan) -> usize {
-        let rows: usize = self.rows.iter().map(|piece| piece.to - piece.from).sum();
+        let rows: usize = self.rows.iter().map(|piece| piece.rows().len()).sum();
         let of_field = |place: usize| match plan.state_schema().field(place).data_type().is_primitive() {
             // Without a look at the columns of each piece.
             true => rows,
-            false => self.rows.iter().map(|piece| values_in(self.batches[piece.batch].column(place), piece.from..piece.to)).sum::<usize>(),
+            false => self.rows.iter().map(|piece| values_in(self.batches[piece.batch].column(place), piece.rows())).sum::<usize>(),
         };
         (plan.state_offset(StateIndex::EVENTS)..plan.state_schema().fields().len()).map(of_field).sum()
     }
@@ -92,7 +103,7 @@ impl<'a> Pieces<'a> {
         for piece in &self.rows {
             let (levels, tiles) = places(plan, self.batches[piece.batch])?;
             let first = &mut changes[piece.key as usize];
-            for row in piece.from..piece.to {
+            for row in piece.rows() {
                 let of_row =
                     ranges.iter().filter(|range| levels[row] <= range.hop.code()).filter_map(|range| range.changes_by(tiles[row], t));
                 *first = first.iter().copied().chain(of_row).min();
@@ -104,7 +115,7 @@ impl<'a> Pieces<'a> {
     /// Returns how many events each key has in a span. Its edges are starts of tiles of the finest level, and no tile
     /// that covers it was dropped.
     pub fn events_in(&self, plan: &ViewPlan, keys: usize, span: Span) -> Result<Vec<i64>> {
-        let (rolled_up, finest) = (runs_of(span, &plan.levels), runs_of_finest(plan, span));
+        let cover = Cover::new(span, &plan.levels);
         let mut events = vec![0; keys];
         for piece in &self.rows {
             let batch = self.batches[piece.batch];
@@ -112,15 +123,14 @@ impl<'a> Pieces<'a> {
             let counts = counts_of_events(plan, batch)?;
             let of_key = &mut events[piece.key as usize];
             let found = |rows: Range<usize>| *of_key += counts[rows].iter().sum::<i64>();
-            find(levels, tiles, piece.from..piece.to, if piece.rolled_up { &rolled_up } else { &finest }, found)?;
+            find(levels, tiles, piece.rows(), piece.tiles_of(&cover), found)?;
         }
         Ok(events)
     }
 
     /// The rows that a range is merged from at `t`. All pieces must be of one key.
     pub(super) fn runs_in(&self, plan: &ViewPlan, range: RangeIndex, t: Micros) -> Result<Vec<RowRun>> {
-        let span = plan.range(range).at(t);
-        let (rolled_up, finest) = (runs_of(span, &plan.levels), runs_of(span, finest_of(plan)));
+        let covers = plan.covers(t);
         let mut runs: Vec<RowRun> = Vec::new();
         for piece in &self.rows {
             let (levels, tiles) = places(plan, self.batches[piece.batch])?;
@@ -129,7 +139,7 @@ impl<'a> Pieces<'a> {
                 Some(last) if last.batch == batch && last.rows.end == rows.start => last.rows.end = rows.end,
                 _ => runs.push(RowRun { batch, is_fresh, rows }),
             };
-            find(levels, tiles, piece.from..piece.to, if piece.rolled_up { &rolled_up } else { &finest }, found)?;
+            find(levels, tiles, piece.rows(), piece.tiles_of(&covers[range.0]), found)?;
         }
         Ok(runs)
     }
@@ -203,22 +213,18 @@ impl RangeSelection {
         keys: usize,
         time: impl Into<RowTime>,
     ) -> Result<RangeSelection> {
-        let time = time.into();
+        let covers = plan.covers(time);
         // Most pieces have a row or two of a range.
         let room = pieces.rows.len() * ranges.len();
         let (mut rows, mut groups, mut group_count) = (Vec::with_capacity(room), Vec::with_capacity(room), 0);
         let mut group_of = vec![NO_GROUP; ranges.len() * keys];
         let places = pieces.batches.iter().map(|batch| places(plan, batch)).collect::<Result<Vec<_>>>()?;
         for (range, group_of) in ranges.iter().zip(group_of.chunks_mut(keys.max(1))) {
-            let span = time.span(plan.range(*range));
-            let rolled_up = pieces.rows.iter().any(|piece| piece.rolled_up).then(|| runs_of(span, &plan.levels));
-            let finest = pieces.rows.iter().any(|piece| !piece.rolled_up).then(|| runs_of(span, finest_of(plan)));
             for piece in &pieces.rows {
-                let Some(runs) = (if piece.rolled_up { &rolled_up } else { &finest }) else { continue };
                 let before = rows.len();
                 let (levels, tiles) = places[piece.batch];
                 let found = |found: Range<usize>| rows.extend(found.map(|row| (piece.batch, row)));
-                find(levels, tiles, piece.from..piece.to, runs, found)?;
+                find(levels, tiles, piece.rows(), piece.tiles_of(&covers[range.0]), found)?;
                 if rows.len() == before {
                     continue;
                 }
@@ -237,26 +243,6 @@ impl RangeSelection {
     pub(super) fn groups_of(&self, place: usize) -> &[u32] {
         &self.group_of[place * self.keys..(place + 1) * self.keys]
     }
-}
-
-/// The levels of layers that are not rolled up.
-fn finest_of(plan: &ViewPlan) -> &[Level] {
-    match plan.finest() {
-        Level::All => &plan.levels,
-        _ => &plan.levels[..1],
-    }
-}
-
-/// Returns the cover of a span by the tiles of layers that are not rolled up.
-pub(super) fn runs_of_finest(plan: &ViewPlan, span: Span) -> Vec<TileRun> {
-    runs_of(span, finest_of(plan))
-}
-
-/// Returns the cover of a span, in the order of state rows.
-fn runs_of(span: Span, levels: &[Level]) -> Vec<TileRun> {
-    let mut runs = cover(span, levels);
-    runs.sort_unstable_by_key(|run| (run.level, run.from));
-    runs
 }
 
 /// Returns the levels and tiles of state rows.

@@ -16,10 +16,10 @@ use crate::plan::{RangeIndex, StateIndex, Use, ViewPlan};
 use crate::states::added::AddedStates;
 use crate::states::answer::answer_by;
 use crate::states::keys::KeyCodec;
-use crate::states::pieces::{NO_GROUP, Pieces, RangeSelection, runs_of_finest};
+use crate::states::pieces::{NO_GROUP, Pieces, RangeSelection};
 use crate::states::ranges::{Merged, fields_of, of_groups, of_nothing};
 use crate::states::rows::{levels, tiles};
-use types::tiles::{Level, Micros, Span};
+use types::tiles::{Level, Micros, Span, TileRun};
 use types::{Error, Result};
 
 /// What one event sees of the row of its key.
@@ -168,7 +168,7 @@ impl<'a> InRange<'a> {
     fn select(seen: &'a Seen<'_>, plan: &ViewPlan, range: RangeIndex, events: &[u32], counted: &[Range<usize>]) -> Result<InRange<'a>> {
         let t = events.first().map_or(0, |event| seen.events[*event as usize].t);
         let rows_before = rows_before(&RangeSelection::for_ranges(plan, &[range], seen.before, seen.keys.len(), t)?);
-        let (steps, from) = steps(seen, plan, plan.range(range).at(t), counted)?;
+        let (steps, from) = steps(seen, &plan.covers(t)[range.0].finest, counted)?;
         let (mut groups, mut group_of) = (Vec::new(), Vec::with_capacity(events.len()));
         let mut known: HashMap<(u32, usize), u32> = HashMap::new();
         let mut groups_of_key = vec![0_u32; seen.keys.len()];
@@ -307,11 +307,10 @@ fn rows_before(selected: &RangeSelection) -> Vec<Vec<(usize, usize)>> {
     selected.groups_of(0).iter().map(of_key).collect()
 }
 
-/// Returns those of the counted rows that are in a span, key by key, and where the rows of each key begin.
-fn steps(seen: &Seen<'_>, plan: &ViewPlan, span: Span, counted: &[Range<usize>]) -> Result<(Vec<u32>, Vec<usize>)> {
+/// Returns those of the counted rows that are of these tiles, key by key, and where the rows of each key begin.
+fn steps(seen: &Seen<'_>, runs: &[TileRun], counted: &[Range<usize>]) -> Result<(Vec<u32>, Vec<usize>)> {
     let Some(added) = seen.added else { return Ok((Vec::new(), vec![0; seen.keys.len() + 1])) };
     let (level_codes, starts) = (levels(added.rows().batch())?, tiles(added.rows().batch())?);
-    let runs = runs_of_finest(plan, span);
     let (mut steps, mut from) = (Vec::new(), Vec::with_capacity(seen.keys.len() + 1));
     for of_key in counted {
         from.push(steps.len());

@@ -8,6 +8,7 @@ use proptest::sample::subsequence;
 
 use super::*;
 use crate::states::testing::planned;
+use types::tiles::cover;
 
 const T: Micros = 1_772_452_812_345_678;
 const DAY_S: u64 = 86_400;
@@ -40,6 +41,19 @@ fn ranges(levels: &[Level]) -> BoxedStrategy<Vec<TimeRange>> {
     vec(range, 1..5).boxed()
 }
 
+fn levels_and_ranges() -> impl Strategy<Value = (Vec<Level>, Vec<TimeRange>)> {
+    levels().prop_flat_map(|levels| {
+        let ranges = ranges(&levels);
+        (Just(levels), ranges)
+    })
+}
+
+fn plan_with((levels, ranges): (Vec<Level>, Vec<TimeRange>)) -> ViewPlan {
+    let mut plan = PLAN.clone();
+    (plan.levels, plan.ranges) = (levels, ranges);
+    plan
+}
+
 fn held() -> impl Strategy<Value = TestPiece> {
     let before = prop_oneof![0i64..100_000_000, 0i64..100_000_000_000, -100_000_000_000i64..50_000_000_000_000];
     let row = (prop::sample::select(Level::LEVELS.to_vec()), before);
@@ -65,6 +79,14 @@ fn batches(held: &[TestPiece]) -> (Vec<RecordBatch>, Vec<(usize, Range<usize>)>)
     (rows.iter().map(|rows| batch(rows)).collect(), places)
 }
 
+fn pieces_of<'a>(held: &[TestPiece], batches: &'a [RecordBatch], places: &[(usize, Range<usize>)]) -> Pieces<'a> {
+    let mut pieces = Pieces::default();
+    for (piece, (batch, place)) in held.iter().zip(places) {
+        pieces.add(&batches[*batch], place.clone(), piece.key, piece.rolled_up);
+    }
+    pieces
+}
+
 fn batch(rows: &[(u8, Micros)]) -> RecordBatch {
     let tiles = rows.iter().map(|(_, tile)| Some(*tile)).collect::<TimestampMicrosecondArray>().with_timezone("UTC");
     let columns: [(&str, ArrayRef); 3] = [
@@ -84,7 +106,7 @@ fn filtered(
     places: &[(usize, Range<usize>)],
 ) -> Vec<(usize, usize, u32)> {
     let span = plan.range(range).at(T);
-    let (rolled_up, fresh) = (cover(span, &plan.levels), cover(span, finest_of(plan)));
+    let (rolled_up, fresh) = (cover(span, &plan.levels), cover(span, &plan.levels[..1]));
     let mut rows = Vec::new();
     for (piece, (batch, place)) in held.iter().zip(places) {
         let (levels, tiles) = super::places(plan, &batches[*batch]).unwrap();
@@ -102,16 +124,12 @@ fn filtered(
 proptest! {
     #[test]
     fn each_range_has_the_rows_that_a_filter_finds(
-        (levels, ranges) in levels().prop_flat_map(|levels| { let ranges = ranges(&levels); (Just(levels), ranges) }),
+        levels_and_ranges in levels_and_ranges(),
         held in vec(held(), 0..12),
     ) {
-        let mut plan = PLAN.clone();
-        (plan.levels, plan.ranges) = (levels, ranges);
+        let plan = plan_with(levels_and_ranges);
         let (batches, places) = batches(&held);
-        let mut pieces = Pieces::default();
-        for (piece, (batch, place)) in held.iter().zip(&places) {
-            pieces.add(&batches[*batch], place.clone(), piece.key, piece.rolled_up);
-        }
+        let pieces = pieces_of(&held, &batches, &places);
         let asked: Vec<RangeIndex> = (0..plan.ranges.len()).rev().map(RangeIndex).collect();
         let selection = RangeSelection::for_ranges(&plan, &asked, &pieces, KEYS, T).unwrap();
         let address = |batch: &RecordBatch| pieces.batches.iter().position(|known| std::ptr::eq(*known, batch)).unwrap();
@@ -139,17 +157,13 @@ proptest! {
     /// Where ranges end with the time, a key has the same rows in them until it is said to have others.
     #[test]
     fn the_rows_of_a_key_stay_as_they_are_until_they_are_said_to_change(
-        (levels, ranges) in levels().prop_flat_map(|levels| { let ranges = ranges(&levels); (Just(levels), ranges) }),
+        levels_and_ranges in levels_and_ranges(),
         held in vec(held().prop_map(|held| TestPiece { rolled_up: false, ..held }), 0..6),
         later in prop_oneof![0i64..200_000_000, 0i64..200_000_000_000, 0i64..50_000_000_000_000],
     ) {
-        let mut plan = PLAN.clone();
-        (plan.levels, plan.ranges) = (levels, ranges);
+        let plan = plan_with(levels_and_ranges);
         let (batches, places) = batches(&held);
-        let mut pieces = Pieces::default();
-        for (piece, (batch, place)) in held.iter().zip(&places) {
-            pieces.add(&batches[*batch], place.clone(), piece.key, piece.rolled_up);
-        }
+        let pieces = pieces_of(&held, &batches, &places);
         let changes = pieces.changes(&plan, &plan.ranges, KEYS, T).unwrap();
         let rows_of = |range: RangeIndex, t: Micros| {
             let selection = RangeSelection::for_ranges(&plan, &[range], &pieces, KEYS, RowTime::up_to(t)).unwrap();
@@ -165,6 +179,28 @@ proptest! {
             for key in (0..KEYS).filter(|key| changes[*key].is_none_or(|changes| T + later < changes)) {
                 prop_assert_eq!(&now[key], &then[key], "key {} in {:?}", key, plan.range(range));
             }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_plan_that_was_asked_at_other_times_finds_the_rows_that_a_new_one_finds(
+        both in vec(levels_and_ranges(), 2),
+        held in vec(held(), 0..6),
+        asked in vec((0usize..2, any::<bool>(), prop_oneof![-90_000_000i64..90_000_000, -200_000_000_000i64..200_000_000_000]), 1..12),
+    ) {
+        let plans: Vec<ViewPlan> = both.into_iter().map(plan_with).collect();
+        let (batches, places) = batches(&held);
+        let pieces = pieces_of(&held, &batches, &places);
+        for (plan, has_end, later) in asked {
+            let time = if has_end { RowTime::up_to(T + later) } else { RowTime::from(T + later) };
+            let selected = |plan: &ViewPlan| {
+                let ranges: Vec<RangeIndex> = (0..plan.ranges.len()).map(RangeIndex).collect();
+                let selection = RangeSelection::for_ranges(plan, &ranges, &pieces, KEYS, time).unwrap();
+                (selection.rows, selection.groups, selection.group_of)
+            };
+            prop_assert_eq!(selected(&plans[plan]), selected(&plans[plan].clone()), "at {:?}", time);
         }
     }
 }
