@@ -75,6 +75,7 @@ pub(crate) use hidden::{node_name, strip_casts};
 pub use ignored::{ignored_clause, ignored_in_calls};
 pub(crate) use links::check_on_types;
 pub use named_zones::LocalTimesInNamedZones;
+pub(crate) use need::AskedUses;
 pub use overflow::IntegersDoNotWrap;
 pub use positions::keep_numbered_keys;
 pub(crate) use select_place::{SelectError, SelectPlace};

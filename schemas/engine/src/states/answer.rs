@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
 
-use crate::plan::{MergedValues, Use, ViewPlan};
+use crate::plan::{AskedUses, MergedValues, ViewPlan};
 use crate::states::kept_key::{KeptKey, cost_of, merge_kept};
 use crate::states::keys::KeyCodec;
 use crate::states::pieces::Pieces;
@@ -62,7 +62,7 @@ pub fn cost_of_key(plan: &ViewPlan, pieces: &Pieces<'_>, t: Micros, wanted: &[us
     if most <= ALWAYS_CHEAP {
         return Ok(most);
     }
-    cost_of(plan, pieces, t, &plan.need(wanted).merged, kept)
+    cost_of(plan, pieces, t, &plan.need(wanted).merged.uses, kept)
 }
 
 /// The event times of every range that the wanted columns of a row at `t` depend on. Rows of the same states at two
@@ -79,7 +79,7 @@ pub(super) fn answer_by(
     keys: &[&[u8]],
     t: &[Micros],
     wanted: &[usize],
-    merge: impl FnOnce(&[Use]) -> Result<Vec<ArrayRef>>,
+    merge: impl FnOnce(&AskedUses) -> Result<Vec<ArrayRef>>,
 ) -> Result<Answered> {
     let need = plan.need(wanted);
     let values = values_of(plan)?;

@@ -15,7 +15,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array};
 
 use crate::functions::judged::judged;
 use crate::functions::{DistinctSet, DistinctSize, Flaw};
-use crate::plan::{RangeIndex, StateExpr, StateIndex, Use, ViewPlan};
+use crate::plan::{AskedUses, RangeIndex, StateExpr, StateIndex, Use, ViewPlan};
 use crate::states::pieces::{Pieces, RangeSelection, RowRun, values_in};
 use crate::states::ranges::{merge, value_of_key};
 use types::Result;
@@ -259,17 +259,17 @@ pub(super) fn cost_of(plan: &ViewPlan, pieces: &Pieces<'_>, t: Micros, asked: &[
 
 /// Like [`merge`], for one key of which these are all pieces. Uses what is in `kept`, and keeps there what is costly to
 /// merge.
-pub(super) fn merge_kept(plan: &ViewPlan, pieces: &Pieces<'_>, t: Micros, asked: &[Use], kept: &KeptKey) -> Result<Vec<ArrayRef>> {
+pub(super) fn merge_kept(plan: &ViewPlan, pieces: &Pieces<'_>, t: Micros, asked: &AskedUses, kept: &KeptKey) -> Result<Vec<ArrayRef>> {
     let mut values: HashMap<Use, ArrayRef> = HashMap::new();
-    for_each_wanted(plan, pieces, t, asked, |wanted| {
+    for_each_wanted(plan, pieces, t, &asked.uses, |wanted| {
         if wanted.cost() >= KEPT_FROM {
             values.insert(wanted.usage, wanted.value(kept)?);
         }
         Ok(())
     })?;
-    let cheap: Vec<Use> = asked.iter().copied().filter(|usage| !values.contains_key(usage)).collect();
-    let mut cheap = merge(plan, pieces, 1, t, &cheap)?.into_iter();
-    Ok(asked.iter().filter_map(|usage| values.get(usage).cloned().or_else(|| cheap.next())).collect())
+    let cheap = asked.uses.iter().copied().filter(|usage| !values.contains_key(usage)).collect();
+    let mut cheap = merge(plan, pieces, 1, t, &AskedUses::new(cheap))?.into_iter();
+    Ok(asked.uses.iter().filter_map(|usage| values.get(usage).cloned().or_else(|| cheap.next())).collect())
 }
 
 /// Calls `visit` with each of these uses. The rows of a range are selected once.

@@ -9,7 +9,7 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 
 use crate::functions::GroupedStates;
-use crate::plan::{RangeIndex, StateExpr, StateIndex, Use, ViewPlan};
+use crate::plan::{AskedUses, StateExpr, StateIndex, Use, ViewPlan};
 use crate::states::merge::accumulator;
 use crate::states::pieces::{NO_GROUP, Pieces, RangeSelection};
 use types::tiles::RowTime;
@@ -44,31 +44,21 @@ pub(crate) fn merged_states(
 
 /// Returns a column of values, one per key, for each use in `asked`. A key without rows has the aggregate's value over
 /// no rows.
-pub(crate) fn merge(plan: &ViewPlan, pieces: &Pieces<'_>, keys: usize, time: impl Into<RowTime>, asked: &[Use]) -> Result<Vec<ArrayRef>> {
+pub(crate) fn merge(
+    plan: &ViewPlan,
+    pieces: &Pieces<'_>,
+    keys: usize,
+    time: impl Into<RowTime>,
+    asked: &AskedUses,
+) -> Result<Vec<ArrayRef>> {
     let time = time.into();
-    let mut ranges: Vec<RangeIndex> = asked.iter().map(|usage| usage.range).collect();
-    ranges.sort_unstable();
-    ranges.dedup();
-    let mut values: Vec<Option<ArrayRef>> = vec![None; asked.len()];
-    for together in ranges.chunks((GROUPS_AT_ONCE / keys.max(1)).max(1)) {
-        let mut selections: Vec<(Vec<RangeIndex>, RangeSelection)> = Vec::new();
-        for state in (0..plan.states.len()).map(StateIndex) {
-            let of_state = asked.iter().filter(|usage| usage.state == state).map(|usage| usage.range);
-            let mut ranges: Vec<RangeIndex> = of_state.filter(|range| together.contains(range)).collect();
-            if ranges.is_empty() {
-                continue;
-            }
-            ranges.sort_unstable();
-            ranges.dedup();
-            if !selections.iter().any(|(of, _)| *of == ranges) {
-                selections.push((ranges.clone(), RangeSelection::for_ranges(plan, &ranges, pieces, keys, time)?));
-            }
-            let Some((_, selection)) = selections.iter().find(|(of, _)| *of == ranges) else { continue };
-            let of_ranges = values_of(plan, state, selection, pieces, ranges.len(), keys)?;
-            for (usage, value) in asked.iter().zip(&mut values).filter(|(usage, _)| usage.state == state) {
-                if let Some(place) = ranges.iter().position(|range| *range == usage.range) {
-                    *value = Some(of_ranges[place].clone());
-                }
+    let mut values: Vec<Option<ArrayRef>> = vec![None; asked.uses.len()];
+    for part in asked.parts((GROUPS_AT_ONCE / keys.max(1)).max(1)).iter() {
+        let selection = RangeSelection::for_ranges(plan, &part.ranges, pieces, keys, time)?;
+        for of_state in &part.states {
+            let of_ranges = values_of(plan, of_state.state, &selection, pieces, part.ranges.len(), keys)?;
+            for place in &of_state.places {
+                values[place.usage] = Some(of_ranges[place.range].clone());
             }
         }
     }

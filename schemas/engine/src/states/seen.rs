@@ -50,7 +50,7 @@ pub fn answer_seen(plan: &ViewPlan, codec: &KeyCodec, seen: &Seen<'_>, wanted: &
     let keys: Vec<&[u8]> = seen.events.iter().map(|event| seen.keys[event.key as usize]).collect();
     let times: Vec<Micros> = seen.events.iter().map(|event| event.t).collect();
     let mut merges = Merges::default();
-    Ok(answer_by(plan, codec, &keys, &times, wanted, |asked| seen.values(plan, asked, &mut merges))?.rows)
+    Ok(answer_by(plan, codec, &keys, &times, wanted, |asked| seen.values(plan, &asked.uses, &mut merges))?.rows)
 }
 
 /// How many state rows were merged.

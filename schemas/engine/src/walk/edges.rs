@@ -10,7 +10,7 @@ use arrow::compute::interleave;
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 
 use crate::plan::links::{ConditionIndex, EdgeKind, EdgeUseIndex, KeyColumn, PairRange, Side};
-use crate::plan::{StateIndex, Use};
+use crate::plan::{AskedUses, StateIndex};
 use crate::states::Pieces;
 use crate::states::ranges::{merge, merged_states};
 use crate::walk::alive::{LongestRange, timestamps};
@@ -118,7 +118,7 @@ impl<'a> EdgeSet<'a> {
         for rows in &self.found.rows {
             self.pieces.add(self.found.batches[rows.batch], rows.from..rows.to, rows.edge, rows.rolled_up);
         }
-        let asked: Vec<Use> = uses.iter().map(|usage| walk.links.edge_uses[usage.0]).collect();
+        let asked = AskedUses::new(uses.iter().map(|usage| walk.links.edge_uses[usage.0]).collect());
         let merged = merge(plan, &self.pieces, self.len(), walk.row_time, &asked)?;
         self.values = uses.into_iter().zip(merged).collect();
         Ok(())
