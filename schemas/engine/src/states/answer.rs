@@ -9,7 +9,7 @@ use crate::states::kept_key::{KeptKey, cost_of, merge_kept};
 use crate::states::keys::KeyCodec;
 use crate::states::pieces::Pieces;
 use crate::states::ranges::merge;
-use crate::states::values::{FailedValue, Values};
+use crate::states::values::{FailedValue, MergedColumn, Values};
 use types::tiles::{Micros, RowTime, Span};
 use types::{Error, Result};
 
@@ -79,7 +79,7 @@ pub(super) fn answer_by(
     keys: &[&[u8]],
     t: &[Micros],
     wanted: &[usize],
-    merge: impl FnOnce(&AskedUses) -> Result<Vec<ArrayRef>>,
+    merge: impl FnOnce(&AskedUses) -> Result<Vec<MergedColumn>>,
 ) -> Result<Answered> {
     let need = plan.need(wanted);
     let values = values_of(plan)?;
@@ -89,14 +89,10 @@ pub(super) fn answer_by(
     let events_from = plan.keys.len() + 1;
     let mut merged = merge(&need.merged)?.into_iter();
     for (range, events) in need.ranges.iter().zip(&mut merged) {
-        row.set(events_from + range.0, [events]);
+        row.set(events_from + range.0, [events.values]);
     }
     for (usage, merged) in need.uses.iter().zip(merged) {
-        let place = events_from + plan.ranges.len() + usage.0;
-        match plan.state(values.uses[usage.0].state).is_judged {
-            true => row.set_judged(place, *usage, &merged)?,
-            false => row.set(place, [merged]),
-        }
+        row.set_merged(events_from + plan.ranges.len() + usage.0, *usage, merged);
     }
     let existence = row.get(events_from + plan.existence.0);
     let existence = existence.and_then(|events| events.as_any().downcast_ref::<Int64Array>());

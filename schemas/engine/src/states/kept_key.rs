@@ -18,6 +18,7 @@ use crate::functions::{DistinctSet, DistinctSize, Flaw};
 use crate::plan::{AskedUses, RangeIndex, StateExpr, StateIndex, Use, ViewPlan};
 use crate::states::pieces::{Pieces, RangeSelection, RowRun, values_in};
 use crate::states::ranges::{merge, value_of_key};
+use crate::states::values::MergedColumn;
 use types::Result;
 use types::tiles::Micros;
 
@@ -33,7 +34,7 @@ pub struct KeptKey {
 /// What was merged for one use.
 #[derive(Default)]
 struct MergedUse {
-    value: Option<(MergedRows, ArrayRef)>,
+    value: Option<(MergedRows, MergedColumn)>,
     set: Option<(MergedRows, Arc<DistinctSet>)>,
 }
 
@@ -49,7 +50,7 @@ impl KeptKey {
         let _sets: Vec<_> = self.lock().values_mut().map(|kept| kept.set.take()).collect();
     }
 
-    fn value(&self, usage: Use, rows: &MergedRows) -> Option<ArrayRef> {
+    fn value(&self, usage: Use, rows: &MergedRows) -> Option<MergedColumn> {
         let kept = self.lock();
         let (of, value) = kept.get(&usage)?.value.as_ref()?;
         (of == rows).then(|| value.clone())
@@ -63,7 +64,7 @@ impl KeptKey {
 
     // The replaced value may take a while to free, so it is dropped after the lock is released.
 
-    fn keep_value(&self, usage: Use, rows: MergedRows, value: &ArrayRef) {
+    fn keep_value(&self, usage: Use, rows: MergedRows, value: &MergedColumn) {
         let _replaced = self.lock().entry(usage).or_default().value.replace((rows, value.clone()));
     }
 
@@ -92,7 +93,7 @@ impl fmt::Debug for KeptKey {
 
 impl MergedUse {
     fn memory_bytes(&self) -> usize {
-        let value = self.value.as_ref().map_or(0, |(rows, value)| rows.memory_bytes() + value.get_array_memory_size());
+        let value = self.value.as_ref().map_or(0, |(rows, value)| rows.memory_bytes() + value.memory_bytes());
         let set = self.set.as_ref().map_or(0, |(rows, set)| rows.memory_bytes() + set.memory_bytes());
         size_of::<Use>() + size_of::<Self>() + value + set
     }
@@ -188,13 +189,13 @@ impl Wanted<'_> {
         }
     }
 
-    fn value(&self, kept: &KeptKey) -> Result<ArrayRef> {
+    fn value(&self, kept: &KeptKey) -> Result<MergedColumn> {
         let rows = self.rows();
         if let Some(value) = kept.value(self.usage, &rows) {
             return Ok(value);
         }
         let value = match self.distinct_set(kept)? {
-            Some(set) => self.counted_with(&set)?,
+            Some(set) => MergedColumn::new(self.state(), self.counted_with(&set)?)?,
             None => value_of_key(self.plan, self.usage.state, &RangeSelection::of_runs(self.runs), self.pieces)?,
         };
         kept.keep_value(self.usage, rows, &value);
@@ -259,8 +260,8 @@ pub(super) fn cost_of(plan: &ViewPlan, pieces: &Pieces<'_>, t: Micros, asked: &[
 
 /// Like [`merge`], for one key of which these are all pieces. Uses what is in `kept`, and keeps there what is costly to
 /// merge.
-pub(super) fn merge_kept(plan: &ViewPlan, pieces: &Pieces<'_>, t: Micros, asked: &AskedUses, kept: &KeptKey) -> Result<Vec<ArrayRef>> {
-    let mut values: HashMap<Use, ArrayRef> = HashMap::new();
+pub(super) fn merge_kept(plan: &ViewPlan, pieces: &Pieces<'_>, t: Micros, asked: &AskedUses, kept: &KeptKey) -> Result<Vec<MergedColumn>> {
+    let mut values: HashMap<Use, MergedColumn> = HashMap::new();
     for_each_wanted(plan, pieces, t, &asked.uses, |wanted| {
         if wanted.cost() >= KEPT_FROM {
             values.insert(wanted.usage, wanted.value(kept)?);

@@ -3,8 +3,9 @@
 
 use std::ops::Range;
 
-use arrow::array::{Array, ArrayRef, UInt32Array, new_empty_array};
+use arrow::array::{Array, ArrayRef, UInt32Array, new_empty_array, new_null_array};
 use arrow::compute::{cast, concat, interleave, take};
+use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 
@@ -12,6 +13,7 @@ use crate::functions::GroupedStates;
 use crate::plan::{AskedUses, StateExpr, StateIndex, Use, ViewPlan};
 use crate::states::merge::accumulator;
 use crate::states::pieces::{NO_GROUP, Pieces, RangeSelection};
+use crate::states::values::MergedColumn;
 use types::tiles::RowTime;
 use types::{Error, Result};
 
@@ -50,9 +52,9 @@ pub(crate) fn merge(
     keys: usize,
     time: impl Into<RowTime>,
     asked: &AskedUses,
-) -> Result<Vec<ArrayRef>> {
+) -> Result<Vec<MergedColumn>> {
     let time = time.into();
-    let mut values: Vec<Option<ArrayRef>> = vec![None; asked.uses.len()];
+    let mut values: Vec<Option<MergedColumn>> = vec![None; asked.uses.len()];
     for part in asked.parts((GROUPS_AT_ONCE / keys.max(1)).max(1)).iter() {
         let selection = RangeSelection::for_ranges(plan, &part.ranges, pieces, keys, time)?;
         for of_state in &part.states {
@@ -66,7 +68,7 @@ pub(crate) fn merge(
 }
 
 /// Returns the value of one state in a selection of one range and one key.
-pub(super) fn value_of_key(plan: &ViewPlan, state: StateIndex, selection: &RangeSelection, pieces: &Pieces<'_>) -> Result<ArrayRef> {
+pub(super) fn value_of_key(plan: &ViewPlan, state: StateIndex, selection: &RangeSelection, pieces: &Pieces<'_>) -> Result<MergedColumn> {
     values_of(plan, state, selection, pieces, 1, 1)?.pop().ok_or_else(|| Error::internal("a value was not merged"))
 }
 
@@ -78,15 +80,21 @@ fn values_of(
     pieces: &Pieces<'_>,
     ranges: usize,
     keys: usize,
-) -> Result<Vec<ArrayRef>> {
-    let nothing = &plan.state(state).nothing;
+) -> Result<Vec<MergedColumn>> {
+    let (expr, nothing) = (plan.state(state), &plan.state(state).nothing);
     if selection.group_count == 0 {
-        let nothing = of_nothing(nothing, keys)?;
-        return Ok(vec![nothing; ranges]);
+        return Ok(vec![MergedColumn::new(expr, of_nothing(nothing, keys)?)?; ranges]);
     }
-    let merged = Merged::of_selection(plan, state, selection, pieces).values()?;
+    let merged = MergedColumn::new(expr, Merged::of_selection(plan, state, selection, pieces).values()?)?;
+    let nothing = MergedColumn::new(expr, nothing.clone())?.values;
     let mut with_nothing = None;
-    (0..ranges).map(|place| of_groups(&merged, nothing, selection.groups_of(place), &mut with_nothing)).collect()
+    let of_range = |place| -> Result<MergedColumn> {
+        let groups = selection.groups_of(place);
+        let values = of_groups(&merged.values, &nothing, groups, &mut with_nothing)?;
+        let flaws = merged.flaws.as_ref().map(|flaws| of_groups(flaws, &new_null_array(&DataType::Int8, 1), groups, &mut None));
+        Ok(MergedColumn { values, flaws: flaws.transpose()? })
+    };
+    (0..ranges).map(of_range).collect()
 }
 
 /// Returns the values of these groups, one per key. A key without a group gets the value of nothing.

@@ -12,13 +12,14 @@ use arrow::compute::{concat, take};
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
-use crate::plan::{RangeIndex, StateIndex, Use, ViewPlan};
+use crate::plan::{AskedUses, RangeIndex, StateIndex, Use, ViewPlan};
 use crate::states::added::AddedStates;
 use crate::states::answer::answer_by;
 use crate::states::keys::KeyCodec;
 use crate::states::pieces::{NO_GROUP, Pieces, RangeSelection};
 use crate::states::ranges::{Merged, fields_of, of_groups, of_nothing};
 use crate::states::rows::{levels, tiles};
+use crate::states::values::MergedColumn;
 use types::tiles::{Level, Micros, Span, TileRun};
 use types::{Error, Result};
 
@@ -49,8 +50,11 @@ pub struct Seen<'a> {
 pub fn answer_seen(plan: &ViewPlan, codec: &KeyCodec, seen: &Seen<'_>, wanted: &[usize]) -> Result<RecordBatch> {
     let keys: Vec<&[u8]> = seen.events.iter().map(|event| seen.keys[event.key as usize]).collect();
     let times: Vec<Micros> = seen.events.iter().map(|event| event.t).collect();
-    let mut merges = Merges::default();
-    Ok(answer_by(plan, codec, &keys, &times, wanted, |asked| seen.values(plan, &asked.uses, &mut merges))?.rows)
+    let merge = |asked: &AskedUses| -> Result<Vec<MergedColumn>> {
+        let values = seen.values(plan, &asked.uses, &mut Merges::default())?;
+        asked.uses.iter().zip(values).map(|(usage, values)| MergedColumn::new(plan.state(usage.state), values)).collect()
+    };
+    Ok(answer_by(plan, codec, &keys, &times, wanted, merge)?.rows)
 }
 
 /// How many state rows were merged.

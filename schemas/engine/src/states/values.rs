@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int8Array, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray, Int8Array, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
 use arrow::compute::{concat, take, take_record_batch};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Int8Type, Schema, SchemaRef};
 use datafusion::physical_expr::expressions::Column;
 
 use crate::functions::Flaw;
 use crate::functions::judged::taken_apart;
-use crate::plan::{ColumnKind, UseIndex, ValueColumn, ViewPlan};
+use crate::plan::{ColumnKind, StateExpr, UseIndex, ValueColumn, ViewPlan};
 use types::{Error, Result};
 
 /// A value of a row that could not be computed, and is NULL.
@@ -70,6 +70,30 @@ impl FailedRows {
     }
 }
 
+/// The merged values of a state, one per key.
+#[derive(Debug, Clone)]
+pub(crate) struct MergedColumn {
+    pub(crate) values: ArrayRef,
+    /// Of the values that could not be computed, as codes; `None` if all could.
+    pub(crate) flaws: Option<ArrayRef>,
+}
+
+impl MergedColumn {
+    /// Takes apart what the state's aggregate returned.
+    pub(crate) fn new(state: &StateExpr, merged: ArrayRef) -> Result<MergedColumn> {
+        if !state.is_judged {
+            return Ok(MergedColumn { values: merged, flaws: None });
+        }
+        let (values, flaws) = taken_apart(&merged)?;
+        let has_flaws = flaws.null_count() < flaws.len();
+        Ok(MergedColumn { values, flaws: has_flaws.then(|| Arc::new(flaws) as ArrayRef) })
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.values.get_array_memory_size() + self.flaws.as_ref().map_or(0, |flaws| flaws.get_array_memory_size())
+    }
+}
+
 /// The columns of a value schema: keys, the time, the events of each range, the merged values. Columns that are not
 /// needed are absent.
 pub(crate) struct Values<'a> {
@@ -104,14 +128,10 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Sets the column of a use whose values come with flaws.
-    pub(crate) fn set_judged(&mut self, place: usize, usage: UseIndex, judged: &ArrayRef) -> Result<()> {
-        let (values, flaws) = taken_apart(judged)?;
-        self.set(place, [values]);
-        if flaws.null_count() < flaws.len() {
-            self.flaws.insert(usage, flaws);
-        }
-        Ok(())
+    /// Sets the column of a use.
+    pub(crate) fn set_merged(&mut self, place: usize, usage: UseIndex, merged: MergedColumn) {
+        self.set(place, [merged.values]);
+        self.flaws.extend(merged.flaws.map(|flaws| (usage, flaws.as_primitive::<Int8Type>().clone())));
     }
 
     pub(crate) fn get(&self, place: usize) -> Option<&ArrayRef> {

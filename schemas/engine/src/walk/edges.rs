@@ -120,7 +120,7 @@ impl<'a> EdgeSet<'a> {
         }
         let asked = AskedUses::new(uses.iter().map(|usage| walk.links.edge_uses[usage.0]).collect());
         let merged = merge(plan, &self.pieces, self.len(), walk.row_time, &asked)?;
-        self.values = uses.into_iter().zip(merged).collect();
+        self.values = uses.into_iter().zip(merged.into_iter().map(|merged| merged.values)).collect();
         Ok(())
     }
 
