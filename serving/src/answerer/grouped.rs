@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BinaryArray, BooleanArray, RecordBatch, UInt32Array};
+use arrow::array::{Array, ArrayRef, BinaryArray, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, filter_record_batch, take_record_batch};
 use committed::registry::LiveView;
 use engine::plan::StateIndex;
 use engine::states::{
-    Answered, FailedRows, FailedValue, KeptKey, Pieces, Probe, SeenBy, SortedRun, StateRows, answer, answer_kept, bucket_of, cost_of_key,
-    rows_seen, spans_of,
+    Answered, FailedRows, FailedValue, KeptKey, Pieces, Probe, SeenBy, SortedRun, StateRows, answer, answer_kept, answer_key, bucket_of,
+    cost_of_key, rows_seen, spans_of,
 };
 use engine::walk::CancelCheck;
 use types::{Error, Result};
@@ -141,8 +141,8 @@ impl Grouped<'_> {
     /// The rows in the order of the keys.
     fn answer(&self, asked: &AskedKeys<'_>, keys: &[AskedKey<'_>], cancel_check: &CancelCheck<'_>) -> Result<Answers> {
         let Answered { rows, found, failed } = match keys {
-            [AskedKey { encoded, pieces, kept: None, .. }] => {
-                answer(&self.view.plan, &self.view.codec, &[*encoded], pieces, asked.t, asked.wanted)?
+            [AskedKey { pieces, kept: None, .. }] => {
+                answer_key(&self.view.plan, &self.view.codec, asked.columns, pieces, asked.t, asked.wanted)?
             }
             _ => self.answer_several(asked, keys, cancel_check)?,
         };
@@ -159,7 +159,7 @@ impl Grouped<'_> {
         }
         for index in &hot {
             cancel_check()?;
-            parts.push(self.answer_hot(asked, &keys[*index])?);
+            parts.push(self.answer_hot(asked, *index, &keys[*index])?);
         }
         in_order(parts, &[others, hot].concat())
     }
@@ -173,10 +173,11 @@ impl Grouped<'_> {
         answer(&self.view.plan, &self.view.codec, &encoded, &pieces, asked.t, asked.wanted)
     }
 
-    fn answer_hot(&self, asked: &AskedKeys<'_>, key: &AskedKey<'_>) -> Result<Answered> {
+    fn answer_hot(&self, asked: &AskedKeys<'_>, index: usize, key: &AskedKey<'_>) -> Result<Answered> {
         let Some((name, kept)) = &key.kept else { return Err(Error::internal("nothing is kept of a key")) };
         let (plan, codec) = (&self.view.plan, &self.view.codec);
-        let answered = answer_kept(plan, codec, key.encoded, &key.pieces, asked.t, asked.wanted, kept)?;
+        let columns: Vec<ArrayRef> = asked.columns.iter().map(|column| column.slice(index, 1)).collect();
+        let answered = answer_kept(plan, codec, &columns, &key.pieces, asked.t, asked.wanted, kept)?;
         if let Some(kept_keys) = asked.kept.filter(|_| key.cost > 0) {
             kept_keys.put(name.clone(), kept);
         }

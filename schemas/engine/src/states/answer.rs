@@ -38,22 +38,33 @@ pub fn answer(
     time: impl Into<RowTime>,
     wanted: &[usize],
 ) -> Result<Answered> {
-    let time = time.into();
-    answer_by(plan, codec, keys, &vec![time.t; keys.len()], wanted, |asked| merge(plan, pieces, keys.len(), time, asked))
+    let (time, columns) = (time.into(), codec.decode(keys.iter().copied())?);
+    answer_by(plan, &columns, &vec![time.t; keys.len()], wanted, |asked| merge(plan, pieces, keys.len(), time, asked))
 }
 
-/// Like [`answer`], for one key of which these are all pieces. Uses what is in `kept`, and keeps there what was costly
-/// to merge.
+/// Like [`answer`], for one key of which these are all pieces. `key` has a column for each key of the view.
+pub fn answer_key(
+    plan: &ViewPlan,
+    codec: &KeyCodec,
+    key: &[ArrayRef],
+    pieces: &Pieces<'_>,
+    t: Micros,
+    wanted: &[usize],
+) -> Result<Answered> {
+    answer_by(plan, &codec.canonical(key), &[t], wanted, |asked| merge(plan, pieces, 1, t, asked))
+}
+
+/// Like [`answer_key`]. Uses what is in `kept`, and keeps there what was costly to merge.
 pub fn answer_kept(
     plan: &ViewPlan,
     codec: &KeyCodec,
-    key: &[u8],
+    key: &[ArrayRef],
     pieces: &Pieces<'_>,
     t: Micros,
     wanted: &[usize],
     kept: &KeptKey,
 ) -> Result<Answered> {
-    answer_by(plan, codec, &[key], &[t], wanted, |asked| merge_kept(plan, pieces, t, asked, kept))
+    answer_by(plan, &codec.canonical(key), &[t], wanted, |asked| merge_kept(plan, pieces, t, asked, kept))
 }
 
 /// Estimates what it costs to answer one key of which these are all pieces, in values of some fifty nanoseconds each.
@@ -71,20 +82,19 @@ pub fn spans_of(plan: &ViewPlan, wanted: &[usize], t: Micros) -> Vec<Span> {
     plan.need(wanted).ranges.iter().map(|range| plan.range(range.in_view()).at(t)).collect()
 }
 
-/// Returns the rows of these keys, each at its own time, from the values that `merge` returns for the uses that it is
-/// given.
+/// Returns the rows of the keys in these columns, each at its own time, from the values that `merge` returns for the
+/// uses that it is given.
 pub(super) fn answer_by(
     plan: &ViewPlan,
-    codec: &KeyCodec,
-    keys: &[&[u8]],
+    keys: &[ArrayRef],
     t: &[Micros],
     wanted: &[usize],
     merge: impl FnOnce(&AskedUses) -> Result<Vec<MergedColumn>>,
 ) -> Result<Answered> {
     let need = plan.need(wanted);
     let values = values_of(plan)?;
-    let mut row = Values::new(&values.schema, keys.len());
-    row.set(0, codec.decode(keys.iter().copied())?);
+    let mut row = Values::new(&values.schema, t.len());
+    row.set(0, keys.iter().cloned());
     row.set(plan.keys.len(), [Arc::new(TimestampMicrosecondArray::from(t.to_vec()).with_timezone("UTC")) as ArrayRef]);
     let events_from = plan.keys.len() + 1;
     let mut merged = merge(&need.merged)?.into_iter();
@@ -97,7 +107,7 @@ pub(super) fn answer_by(
     let existence = row.get(events_from + plan.existence.0);
     let existence = existence.and_then(|events| events.as_any().downcast_ref::<Int64Array>());
     let existence = existence.ok_or_else(|| Error::internal("the count of events changed its type"))?;
-    let found: Vec<bool> = (0..keys.len()).map(|key| plan.keys.is_empty() || existence.value(key) > 0).collect();
+    let found: Vec<bool> = (0..t.len()).map(|key| plan.keys.is_empty() || existence.value(key) > 0).collect();
     let (rows, mut failed) = row.project(plan, wanted)?;
     failed.retain(|value| found[value.row]);
     Ok(Answered { rows, found, failed })

@@ -1,5 +1,6 @@
 //! The encoded keys of a view's state rows.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BinaryArray};
@@ -47,7 +48,12 @@ impl KeyCodec {
         self.keys.encode(columns, rows)
     }
 
-    /// Returns the key columns that `encode` was given.
+    /// Returns the columns that [`KeyCodec::decode`] returns for the encoded keys of these.
+    pub(super) fn canonical<'c>(&self, columns: &'c [ArrayRef]) -> Cow<'c, [ArrayRef]> {
+        self.keys.canonical(columns)
+    }
+
+    /// Returns the key columns that were encoded.
     pub fn decode<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) -> Result<Vec<ArrayRef>> {
         self.keys.decode(keys)
     }

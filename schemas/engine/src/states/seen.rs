@@ -48,13 +48,13 @@ pub struct Seen<'a> {
 /// Returns the columns `wanted` (indices into the plan's columns), with a row for each event in their order. Values
 /// that cannot be computed are NULL.
 pub fn answer_seen(plan: &ViewPlan, codec: &KeyCodec, seen: &Seen<'_>, wanted: &[usize]) -> Result<RecordBatch> {
-    let keys: Vec<&[u8]> = seen.events.iter().map(|event| seen.keys[event.key as usize]).collect();
+    let keys = codec.decode(seen.events.iter().map(|event| seen.keys[event.key as usize]))?;
     let times: Vec<Micros> = seen.events.iter().map(|event| event.t).collect();
     let merge = |asked: &AskedUses| -> Result<Vec<MergedColumn>> {
         let values = seen.values(plan, &asked.uses, &mut Merges::default())?;
         asked.uses.iter().zip(values).map(|(usage, values)| MergedColumn::new(plan.state(usage.state), values)).collect()
     };
-    Ok(answer_by(plan, codec, &keys, &times, wanted, merge)?.rows)
+    Ok(answer_by(plan, &keys, &times, wanted, merge)?.rows)
 }
 
 /// How many state rows were merged.

@@ -1,5 +1,7 @@
 //! Encodes tuples of values, which are keys or parts of keys, as bytes that sort like the tuples.
 
+use std::borrow::Cow;
+
 use arrow::array::{ArrayRef, BinaryArray};
 use arrow::datatypes::{DataType, FieldRef};
 use arrow_row::{RowConverter, SortField};
@@ -26,14 +28,18 @@ impl TupleCodec {
         if self.types.is_empty() {
             return Ok(BinaryArray::from_iter_values(std::iter::repeat_n(b"", rows)));
         }
-        let converted = match self.types.iter().any(DataType::is_floating) {
-            true => self.converter.convert_columns(&columns.iter().map(one_zero).collect::<Vec<_>>())?,
-            false => self.converter.convert_columns(columns)?,
-        };
-        Ok(converted.try_into_binary()?)
+        Ok(self.converter.convert_columns(&self.canonical(columns))?.try_into_binary()?)
     }
 
-    /// Returns the columns that `encode` was given.
+    /// Returns the values that are encoded: tuples that are equal have the same.
+    pub(super) fn canonical<'c>(&self, columns: &'c [ArrayRef]) -> Cow<'c, [ArrayRef]> {
+        match self.types.iter().any(DataType::is_floating) {
+            true => Cow::Owned(columns.iter().map(one_zero).collect()),
+            false => Cow::Borrowed(columns),
+        }
+    }
+
+    /// Returns the columns that were encoded.
     pub(super) fn decode<'a>(&self, tuples: impl Iterator<Item = &'a [u8]>) -> Result<Vec<ArrayRef>> {
         if self.types.is_empty() {
             return Ok(Vec::new());

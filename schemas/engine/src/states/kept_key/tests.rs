@@ -101,9 +101,12 @@ impl World {
         }
     }
 
+    fn key_column() -> ArrayRef {
+        Arc::new(arrow::array::StringArray::from(vec!["k"]))
+    }
+
     fn key(&self) -> Vec<u8> {
-        let column: ArrayRef = Arc::new(arrow::array::StringArray::from(vec!["k"]));
-        self.codec.encode(&[column], 1).unwrap().value(0).to_vec()
+        self.codec.encode(&[World::key_column()], 1).unwrap().value(0).to_vec()
     }
 
     fn pieces(&self) -> Pieces<'_> {
@@ -131,7 +134,7 @@ impl World {
     }
 
     fn kept(&self, t: Micros, wanted: &[usize], kept: &KeptKey) -> (RecordBatch, Vec<bool>) {
-        let answered = answer_kept(&self.plan, &self.codec, &self.key(), &self.pieces(), t, wanted, kept).unwrap();
+        let answered = answer_kept(&self.plan, &self.codec, &[World::key_column()], &self.pieces(), t, wanted, kept).unwrap();
         (answered.rows, answered.found)
     }
 

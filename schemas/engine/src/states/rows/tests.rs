@@ -16,6 +16,7 @@ use crate::states::testing::planned;
 
 const KINDS: usize = 9;
 const BOOLEAN: usize = 0;
+const DICTIONARY: usize = 7;
 const LIST: usize = 8;
 const TEXTS: [&str; 3] = ["", "a", "ab"];
 
@@ -45,7 +46,7 @@ fn array(kind: usize, cells: &[Cell]) -> ArrayRef {
         4 => Arc::new(Decimal128Array::from_iter_values(values.map(i128::from)).with_precision_and_scale(18, 2).unwrap()),
         5 => Arc::new(TimestampMicrosecondArray::from_iter_values(values.map(i64::from)).with_timezone("UTC")),
         6 => Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(values.map(|value| Some([value; 16])), 16).unwrap()),
-        7 => Arc::new(values.map(|value| TEXTS[usize::from(value)]).collect::<DictionaryArray<Int32Type>>()),
+        DICTIONARY => Arc::new(values.map(|value| TEXTS[usize::from(value)]).collect::<DictionaryArray<Int32Type>>()),
         LIST => {
             let lists = values.map(|value| Some(vec![Some(i32::from(value)); usize::from(value)]));
             Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(lists))
@@ -84,6 +85,15 @@ proptest! {
         let shown: Vec<Option<u8>> = cells.iter().map(|(of, null)| (!null).then_some(value(*of))).collect();
         let is_one = shown.windows(2).all(|two| two[0] == two[1]);
         prop_assert_eq!(is_constant(&column), is_one && kind != LIST);
+    }
+
+    /// No key is a dictionary.
+    #[test]
+    fn canonical_keys_are_those_that_are_decoded((_, cells, column) in column().prop_filter("a key", |column| column.0 != DICTIONARY)) {
+        let codec = KeyCodec::new(&[Arc::new(Field::new("x", column.data_type().clone(), true))]).unwrap();
+        let columns = [column];
+        let keys = codec.encode(&columns, cells.len()).unwrap();
+        prop_assert_eq!(codec.canonical(&columns).into_owned(), codec.decode(keys.iter().flatten()).unwrap());
     }
 }
 
