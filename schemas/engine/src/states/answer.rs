@@ -1,8 +1,6 @@
 //! Answers a query: merges state rows over each range of a view, and evaluates the view's columns on the merged values.
 
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
+use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch};
 
 use crate::plan::{AskedUses, MergedValues, ViewPlan};
 use crate::states::kept_key::{KeptKey, cost_of, merge_kept};
@@ -93,9 +91,8 @@ pub(super) fn answer_by(
 ) -> Result<Answered> {
     let need = plan.need(wanted);
     let values = values_of(plan)?;
-    let mut row = Values::new(&values.schema, t.len());
+    let mut row = Values::new(&values.schema, t);
     row.set(0, keys.iter().cloned());
-    row.set(plan.keys.len(), [Arc::new(TimestampMicrosecondArray::from(t.to_vec()).with_timezone("UTC")) as ArrayRef]);
     let events_from = plan.keys.len() + 1;
     let mut merged = merge(&need.merged)?.into_iter();
     for (range, events) in need.ranges.iter().zip(&mut merged) {

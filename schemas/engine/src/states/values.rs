@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int8Array, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Int8Array, Int64Array, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray, UInt32Array,
+    new_null_array,
+};
 use arrow::compute::{concat, take, take_record_batch};
 use arrow::datatypes::{DataType, Int8Type, Schema, SchemaRef};
 use datafusion::physical_expr::expressions::Column;
@@ -12,6 +15,8 @@ use datafusion::physical_expr::expressions::Column;
 use crate::functions::Flaw;
 use crate::functions::judged::taken_apart;
 use crate::plan::{ColumnKind, StateExpr, UseIndex, ValueColumn, ViewPlan};
+use types::columns::AS_OF;
+use types::tiles::Micros;
 use types::{Error, Result};
 
 /// A value of a row that could not be computed, and is NULL.
@@ -100,19 +105,22 @@ pub(crate) struct Values<'a> {
     schema: &'a SchemaRef,
     columns: Vec<Option<ArrayRef>>,
     rows: usize,
+    /// The time of each row. Its column is made where an expression may need it.
+    times: &'a [Micros],
     /// The flaws of uses, where they have any.
     flaws: BTreeMap<UseIndex, Int8Array>,
 }
 
 impl<'a> Values<'a> {
-    pub(crate) fn new(schema: &'a SchemaRef, rows: usize) -> Self {
-        Self { schema, columns: vec![None; schema.fields().len()], rows, flaws: BTreeMap::new() }
+    /// Begins a row for each of these times.
+    pub(crate) fn new(schema: &'a SchemaRef, times: &'a [Micros]) -> Self {
+        Self { schema, columns: vec![None; schema.fields().len()], rows: times.len(), times, flaws: BTreeMap::new() }
     }
 
     /// Wraps a batch that has all columns of a value schema.
     pub(crate) fn from_batch(batch: &'a RecordBatch) -> Self {
         let columns = batch.columns().iter().cloned().map(Some).collect();
-        Self { schema: batch.schema_ref(), columns, rows: batch.num_rows(), flaws: BTreeMap::new() }
+        Self { schema: batch.schema_ref(), columns, rows: batch.num_rows(), times: &[], flaws: BTreeMap::new() }
     }
 
     /// Adds the flaws of uses.
@@ -186,10 +194,13 @@ impl<'a> Values<'a> {
         rows
     }
 
-    /// Returns all columns. Absent ones are filled with NULLs or zeros.
+    /// Returns all columns. Absent ones are filled with the times, NULLs or zeros.
     fn batch(&self) -> Result<RecordBatch> {
         let columns = self.columns.iter().zip(self.schema.fields()).map(|(column, field)| match (column, field.is_nullable()) {
             (Some(column), _) => Ok(column.clone()),
+            (None, _) if field.name() == AS_OF => {
+                Ok(Arc::new(TimestampMicrosecondArray::from(self.times.to_vec()).with_timezone("UTC")) as ArrayRef)
+            }
             (None, true) => Ok(new_null_array(field.data_type(), self.rows)),
             (None, false) if *field.data_type() == DataType::Int64 => Ok(Arc::new(Int64Array::from_value(0, self.rows)) as ArrayRef),
             (None, false) => Err(Error::internal(format!("a view's values lack {}", field.name()))),
