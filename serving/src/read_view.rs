@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use catalog::CatalogState;
 use committed::building::BuildProgress;
@@ -42,6 +43,7 @@ pub struct LoadedView {
     /// The published snapshot, where it could not be loaded.
     pub lost: Option<LostSnapshot>,
     pub layers: Vec<LayerRun>,
+    pub(crate) kept_tiles: KeptTiles,
 }
 
 /// A view version that a node does not answer: too many of its states would have to be computed from the archive.
@@ -337,6 +339,16 @@ impl BuildingView {
 }
 
 impl LoadedView {
+    pub fn new(
+        live: LiveView,
+        snapshot: Option<Arc<SnapshotCopy>>,
+        cut: Vector,
+        lost: Option<LostSnapshot>,
+        layers: Vec<LayerRun>,
+    ) -> LoadedView {
+        LoadedView { live, snapshot, cut, lost, layers, kept_tiles: KeptTiles::default() }
+    }
+
     /// The events that the view leaves out because it fails on them, part by part: the snapshot's, then those after its
     /// cut.
     pub fn failures(&self) -> impl Iterator<Item = &Failures> {
@@ -359,10 +371,49 @@ impl LoadedView {
     pub fn keeps(&self, t: Micros) -> bool {
         let Some(snapshot) = &self.snapshot else { return true };
         let plan = &self.live.plan;
-        let has_tiles = snapshot.manifest.floors.iter().all(|(level, kept)| match kept {
-            None => true,
-            Some(kept) => plan.floor(*level, t).is_some_and(|need| *kept <= need),
-        });
-        has_tiles && snapshot.manifest.edges_from.keeps(&plan.edges_from(t))
+        let has_tiles = || {
+            snapshot.manifest.floors.iter().all(|(level, kept)| match kept {
+                None => true,
+                Some(kept) => plan.floor(*level, t).is_some_and(|need| *kept <= need),
+            })
+        };
+        self.kept_tiles.suffice(t, || has_tiles() && snapshot.manifest.edges_from.keeps(&plan.edges_from(t)))
     }
 }
+
+/// From when on a snapshot is known to have the tiles that answers need. What suffices at one time suffices at every
+/// later one, because no edge of a range moves back as time passes.
+#[derive(Debug)]
+pub(crate) struct KeptTiles {
+    /// They suffice at all times after this one.
+    after: AtomicI64,
+}
+
+impl KeptTiles {
+    fn suffice(&self, t: Micros, examined: impl FnOnce() -> bool) -> bool {
+        if self.after.load(Ordering::Relaxed) < t {
+            return true;
+        }
+        let suffice = examined();
+        if suffice {
+            self.after.fetch_min(t.saturating_sub(1), Ordering::Relaxed);
+        }
+        suffice
+    }
+}
+
+impl Default for KeptTiles {
+    fn default() -> KeptTiles {
+        KeptTiles { after: AtomicI64::new(Micros::MAX) }
+    }
+}
+
+/// A copy of a view may get another snapshot.
+impl Clone for KeptTiles {
+    fn clone(&self) -> KeptTiles {
+        KeptTiles::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -141,7 +141,7 @@ impl Follower {
         let held = known.view().map(|known| known.layers.as_slice()).unwrap_or_default();
         let source = LayerSource { storage: &self.0.storage, session: &self.0.session, damaged, budget, is_served: known.is_served() };
         let refreshed = layers::refresh(held, known.lacking(), &source, live, state, &cut).await?;
-        let loaded = |layers| LoadedView { live: live.clone(), snapshot, cut, lost, layers };
+        let loaded = |layers| LoadedView::new(live.clone(), snapshot, cut, lost, layers);
         Ok(match refreshed {
             Refreshed::Whole(layers) => LoadOutcome::Served(loaded(layers)),
             Refreshed::Short { layers, lacking, events } => {

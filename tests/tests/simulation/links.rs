@@ -67,7 +67,7 @@ pub fn walked(log: &SimLog, view: &str, kept: &[&Positions], fresh: &[&Positions
             max_event_time: BTreeMap::new(),
         }));
     }
-    let loaded = LoadedView { live: live.clone(), snapshot: None, cut: Vector::new(), lost: None, layers };
+    let loaded = LoadedView::new(live.clone(), None, Vector::new(), None, layers);
     let read_view = ReadView {
         loaded: Arc::new(Loaded {
             state: Arc::new(CatalogState::default()),
