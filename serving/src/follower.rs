@@ -32,7 +32,7 @@ use types::{Error, Result};
 
 use crate::hot_keys::HotKeySettings;
 use crate::limits::ServingLimits;
-use crate::read_view::{Loaded, ReadView, ServingClock};
+use crate::read_view::{Loaded, ReadView, ReadViewId, ServingClock};
 
 mod asking;
 mod changed_views;
@@ -171,10 +171,15 @@ impl Follower {
 
     /// What a query begun now reads from.
     pub(crate) fn read_view(&self) -> Result<ReadView> {
+        self.identified_read_view().map(|(read_view, _)| read_view)
+    }
+
+    /// The same, with its identity.
+    pub(crate) fn identified_read_view(&self) -> Result<(ReadView, ReadViewId)> {
         self.read_view_at(Instant::now())
     }
 
-    fn read_view_at(&self, now: Instant) -> Result<ReadView> {
+    fn read_view_at(&self, now: Instant) -> Result<(ReadView, ReadViewId)> {
         let take = || -> Result<ReadView> {
             let present = self.present()?;
             let versions = self.0.changed_views.versions_before(&present, now);

@@ -9,10 +9,11 @@
 //!     sql                      tables over one read view; WHERE on every key becomes a lookup
 //!       lookup                 keys --fetch--> rows; its files are its steps
 //!         answerer             grouped: merge states | linked: walk edges
-//!         meta, archive        what an answer is made from; states recomputed for a past time
-//!           query_context      one read view, one time
+//!         archive              states recomputed for a past time
 //!         query_runtime        sessions; admission: whose turn it is; query_memory: each query's share;
 //!                              spill_folder: where what does not fit goes
+//!           meta               what an answer is made from
+//!             query_context    one read view, one time
 //!         follower             catalog state --copy, layers--> read view
 //!           read_view
 //!             copy, layers     snapshot buckets, checkpoints' states

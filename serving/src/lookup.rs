@@ -19,7 +19,7 @@ use types::Result;
 use types::tiles::Micros;
 
 use crate::follower::{AwaitedPosition, Follower};
-use crate::meta::{AskedView, Meta};
+use crate::meta::{LookupMeta, Meta};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 
@@ -45,13 +45,20 @@ use context::{context_after, place};
 
 /// The answer of a lookup, in the order of the keys asked.
 #[derive(Debug, Clone)]
-pub struct Response {
+pub struct Response<M = Meta> {
     /// All columns of the view. A key that is not found has a row too: its counts are 0, the rest is NULL.
     pub rows: RecordBatch,
     pub found: Vec<bool>,
     /// The linking paths of a linked view's keys, in the order of the keys, where they were asked for.
     pub paths: Option<RecordBatch>,
-    pub meta: Meta,
+    pub meta: M,
+}
+
+impl Response<LookupMeta> {
+    pub(crate) fn with_meta(self) -> Response {
+        let Response { rows, found, paths, meta } = self;
+        Response { rows, found, paths, meta: meta.into_meta() }
+    }
 }
 
 /// What a lookup asks.
@@ -68,7 +75,7 @@ pub(crate) struct Request<'a> {
 }
 
 /// Answers a lookup from the read view of this moment.
-pub(crate) async fn look_up(follower: &Follower, runtime: &QueryRuntime, request: Request<'_>) -> Result<Response> {
+pub(crate) async fn look_up(follower: &Follower, runtime: &QueryRuntime, request: Request<'_>) -> Result<Response<LookupMeta>> {
     let begun = Instant::now();
     let context = context_after(follower, request.as_of, &[request.view], request.after).await?;
     let loaded = context.read_view.known_view(request.view)?;
@@ -91,16 +98,16 @@ async fn answer(
     context: QueryContext,
     (view, principal): (&str, &Principal),
     CheckedLookup { keys, paths }: CheckedLookup,
-) -> Result<Response> {
+) -> Result<Response<LookupMeta>> {
     let loaded = context.read_view.known_view(view)?;
     let name = loaded.live.name.clone();
     let place = place(runtime, &context, principal, &[loaded]).await?;
     let columns = all_columns(loaded);
-    let mut meta = Meta::new(&context, &[AskedView { view: loaded, columns: Some(&columns) }], &[]);
+    let meta = LookupMeta::new(&context, loaded, &columns, runtime.kept_metas())?;
     let (estimated, errors) = (context.estimated.clone(), context.errors.clone());
     let answers = KeyRows { context, view: name, keys, columns, paths }.answer(runtime).await?;
     drop(place);
-    meta.add_found_out(&estimated, &errors);
+    let meta = meta.with_found_out(&estimated, &errors);
     Ok(Response { rows: answers.rows, found: answers.found, paths: answers.paths, meta })
 }
 
@@ -111,7 +118,7 @@ async fn answer_while_copying(
     runtime: &QueryRuntime,
     mut context: QueryContext,
     request: Request<'_>,
-) -> Result<Response> {
+) -> Result<Response<LookupMeta>> {
     loop {
         let loaded = context.read_view.view(request.view)?;
         let asked = checked(&context.read_view, loaded, request.keys.clone(), &request.paths)?;

@@ -28,6 +28,7 @@ use crate::follower::{AwaitedPosition, CountedEvents, FollowSettings, Follower, 
 use crate::hot_keys::HotKey;
 use crate::limits::ServingLimits;
 use crate::lookup::{self, AskedPaths, Keys, Request, Response, ViewKeys, ViewsRequest, ViewsResponse};
+use crate::meta::LookupMeta;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::{Loaded, ReadView};
 use crate::scoring::Scorer;
@@ -146,7 +147,7 @@ impl Node {
     /// Errors, beside those of a lookup: `Input` for paths of a view without JOIN, and of a column in which no path can
     /// count; `Limit` where they could be more than [`MAX_PATHS`](crate::MAX_PATHS).
     pub async fn lookup_with_paths(&self, view: &str, keys: Keys, as_of: Option<Micros>, paths: AskedPaths) -> Result<Response> {
-        self.lookup_after(view, keys, as_of, paths, None).await
+        Ok(self.lookup_after(view, keys, as_of, paths, None).await?.with_meta())
     }
 
     /// The same, once it counts everything before the position `after`: see [`Node::wait_for`].
@@ -157,13 +158,17 @@ impl Node {
         as_of: Option<Micros>,
         paths: AskedPaths,
         after: Option<&Vector>,
-    ) -> Result<Response> {
+    ) -> Result<Response<LookupMeta>> {
         allow(&self.principal, Action::Read, Object::View(view))?;
         let after = after.map(|position| self.awaited(position)).transpose()?;
         let request = Request { view, keys, as_of, after, paths, principal: &self.principal };
-        let mut response = lookup::look_up(&self.inner.follower, &self.inner.runtime, request).await?;
-        self.hide_other_streams(&mut response.meta.cut)?;
-        Ok(response)
+        let response = lookup::look_up(&self.inner.follower, &self.inner.runtime, request).await?;
+        if self.may_know_all_streams() {
+            return Ok(response);
+        }
+        let mut meta = response.meta.into_meta();
+        self.hide_other_streams(&mut meta.cut)?;
+        Ok(Response { meta: LookupMeta::Own(Box::new(meta)), ..response })
     }
 
     /// Looks keys of several views up at once. All are answered from one read view, once it counts everything before
@@ -235,9 +240,9 @@ impl Node {
         }
     }
 
-    /// Takes the streams out of a position that this principal may not know of. Who may list all partitions sees all.
+    /// Takes the streams out of a position that this principal may not know of.
     pub(crate) fn hide_other_streams(&self, position: &mut Vector) -> Result<()> {
-        if may(&self.principal, Action::Read, Object::System("partitions")) {
+        if self.may_know_all_streams() {
             return Ok(());
         }
         let loaded = self.inner.follower.expect_loaded()?;
@@ -245,6 +250,11 @@ impl Node {
         let known: Vec<Arc<str>> = registry.streams.keys().filter(|stream| self.may_know(registry, stream)).cloned().collect();
         *position = position.of_streams(&known);
         Ok(())
+    }
+
+    /// Who may list all partitions sees how far all streams are.
+    fn may_know_all_streams(&self) -> bool {
+        may(&self.principal, Action::Read, Object::System("partitions"))
     }
 
     /// A position shows how far a stream is: it is for who may read or append to the stream, or read a view over it.

@@ -10,7 +10,7 @@ use engine::plan::ColumnKind;
 use types::Result;
 use types::tiles::Micros;
 
-use crate::read_view::{LoadedView, ReadView, ServingClock};
+use crate::read_view::{LoadedView, ReadView, ReadViewId, ServingClock};
 use crate::value_errors::{OnValueError, ValueErrors};
 
 /// Why an answer is degraded that stands where an earlier one did.
@@ -20,6 +20,8 @@ const KEPT: &str = "uncommitted work was withdrawn and is being read again: the 
 #[derive(Debug, Clone)]
 pub(crate) struct QueryContext {
     pub(crate) read_view: Arc<ReadView>,
+    /// The read view's identity, where it is known and none of the views needs the archive.
+    pub(crate) read_view_id: Option<ReadViewId>,
     pub(crate) as_of: Option<Micros>,
     pub(crate) estimated: Arc<EstimatedColumns>,
     pub(crate) errors: Arc<ValueErrors>,
@@ -32,7 +34,8 @@ impl QueryContext {
     /// committed, all of them are answered at the committed vector: an answer has one position.
     pub(crate) fn new(read_view: impl Into<Arc<ReadView>>, as_of: Option<Micros>, views: &[impl AsRef<str>]) -> Result<QueryContext> {
         let (estimated, errors) = (Arc::default(), Arc::default());
-        let context = QueryContext { read_view: read_view.into(), as_of, estimated, errors, is_from_layers: false };
+        let (read_view, read_view_id) = (read_view.into(), None);
+        let context = QueryContext { read_view, read_view_id, as_of, estimated, errors, is_from_layers: false };
         let mut archive = false;
         for view in views {
             archive |= context.needs_archive(context.read_view.view(view.as_ref())?);
@@ -41,6 +44,11 @@ impl QueryContext {
             return Ok(QueryContext { is_from_layers: !views.is_empty(), ..context });
         }
         Ok(QueryContext { read_view: Arc::new(context.read_view.committed()), ..context })
+    }
+
+    /// The same; `id` identifies the read view that it was made with.
+    pub(crate) fn identified(self, id: ReadViewId) -> QueryContext {
+        QueryContext { read_view_id: self.is_from_layers.then_some(id), ..self }
     }
 
     /// The same, with values that could not be computed treated like this.
@@ -121,6 +129,10 @@ impl EstimatedColumns {
     pub(crate) fn note(&self, view: &LiveView, columns: &[usize]) {
         let values = columns.iter().map(|column| &view.plan.columns[*column]).filter(|column| matches!(column.kind, ColumnKind::Value(_)));
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(values.map(|column| column.field.name().clone()));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// The names noted so far.

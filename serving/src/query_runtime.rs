@@ -21,6 +21,7 @@ use crate::hot_keys::{HotKeySettings, HotKeys};
 use crate::kept_keys::KeptKeys;
 use crate::limits::ServingLimits;
 use crate::lookup_times::LookupTimes;
+use crate::meta::KeptMetas;
 use crate::plain_lookup::PlainLookups;
 use crate::query_memory::{MemoryLevel, MemoryScope, PrincipalMemory, QueryMemory};
 use crate::row_cache::RowCache;
@@ -65,6 +66,7 @@ struct Shared {
     rows: RowCache,
     plain_lookups: PlainLookups,
     lookup_times: LookupTimes,
+    kept_metas: KeptMetas,
 }
 
 impl QueryRuntime {
@@ -103,6 +105,7 @@ impl QueryRuntime {
             rows: RowCache::new(hot.row_cache_bytes, &runtime.memory_pool),
             plain_lookups: PlainLookups::default(),
             lookup_times: LookupTimes::default(),
+            kept_metas: KeptMetas::default(),
         };
         Ok(Self { shared: Arc::new(shared), runtime, of_query: None })
     }
@@ -203,6 +206,11 @@ impl QueryRuntime {
     /// How long lookups take.
     pub(crate) fn lookup_times(&self) -> &LookupTimes {
         &self.shared.lookup_times
+    }
+
+    /// What answers of lookups from one read view have in common.
+    pub(crate) fn kept_metas(&self) -> &KeptMetas {
+        &self.shared.kept_metas
     }
 
     /// Where walks, and lookups that merge much, are answered.

@@ -88,6 +88,16 @@ pub struct ReadView {
     pub is_kept: bool,
 }
 
+/// Identifies what a read view reads, apart from the time: what holds for one holds for all with the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ReadViewId(Arc<()>);
+
+impl PartialEq for ReadViewId {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 /// What `t` is without `as_of`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServingClock {

@@ -80,6 +80,10 @@ impl ValueErrors {
         Ok(())
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     pub(crate) fn listed(&self) -> Vec<ValueError> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use types::Result;
 use types::vector::{PartitionId, Vector};
 
-use crate::read_view::ReadView;
+use crate::read_view::{ReadView, ReadViewId};
 
 /// Returns the part of a vector that is read again if it was withdrawn. `before` is the catalog state that it was read
 /// with.
@@ -27,7 +27,7 @@ fn read_again(vector: &Vector, before: &CatalogState, now: &Registry) -> Vector 
 
 /// The newest read view so far.
 #[derive(Debug, Default)]
-pub(super) struct Newest(Mutex<Option<ReadView>>);
+pub(super) struct Newest(Mutex<Option<(ReadView, ReadViewId)>>);
 
 /// True if what was read before is read again, because what could be read now is behind it in a partition.
 pub fn is_kept(now: &Vector, before: &Vector) -> bool {
@@ -40,13 +40,14 @@ fn is_overtaken(taken: &ReadView, newest: &ReadView) -> bool {
 }
 
 impl Newest {
-    /// Returns what a query reads: what there is to read now, or what was read before if that is newer.
+    /// Returns what a query reads, with its identity: what there is to read now, or what was read before if that is
+    /// newer.
     ///
     /// `taken` is what there was to read a moment ago. Another query may have read something newer since. Then it is
     /// taken once more, while the others wait: what is older even so was withdrawn.
-    pub(super) fn newer_of(&self, taken: ReadView, take_again: impl FnOnce() -> Result<ReadView>) -> Result<ReadView> {
+    pub(super) fn newer_of(&self, taken: ReadView, take_again: impl FnOnce() -> Result<ReadView>) -> Result<(ReadView, ReadViewId)> {
         let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = newest.as_ref();
+        let before = newest.as_ref().map(|(before, _)| before);
         let now = if before.is_some_and(|before| is_overtaken(&taken, before)) { take_again()? } else { taken };
         // A snapshot that turned out to be damaged cannot be read again.
         let can_stay = |before: &&ReadView| !before.loaded.is_damaged();
@@ -65,14 +66,17 @@ impl Newest {
             _ => {}
         }
         // Most queries come between two layers: they read the same, and nothing is copied for the next one.
-        if before.is_some_and(|before| before.reads_the_same(&view)) {
-            return Ok(view);
+        if let Some((before, id)) = &*newest
+            && before.reads_the_same(&view)
+        {
+            return Ok((view, id.clone()));
         }
+        let id = ReadViewId::default();
         // Dropped after the lock is let go: the last handle of a catalog state takes time.
-        let dropped = newest.replace(view.clone());
+        let dropped = newest.replace((view.clone(), id.clone()));
         drop(newest);
         drop(dropped);
-        Ok(view)
+        Ok((view, id))
     }
 }
 

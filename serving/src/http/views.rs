@@ -26,6 +26,7 @@ use super::input::{Body, Json, Name, json_bytes, parameters, parse, position};
 use super::problem::HttpProblem;
 use crate::json::{write_row, write_rows};
 use crate::lookup::{self, AskedPaths, Keys, with_zones_plus};
+use crate::meta::LookupMeta;
 use crate::read_view::ReadView;
 use crate::sql::parse_as_of;
 
@@ -131,14 +132,16 @@ pub(super) async fn row(
     }
 }
 
+type LookupResponse = lookup::Response<LookupMeta>;
+
 /// Whether it takes time to write: a row with lists of many values, or with many paths.
-fn is_large(response: &lookup::Response) -> bool {
+fn is_large(response: &LookupResponse) -> bool {
     let may_be_long = |column: &&ArrayRef| column.data_type().primitive_width().is_none();
     let of_row: usize = response.rows.columns().iter().filter(may_be_long).map(|column| column.get_array_memory_size()).sum();
     of_row + response.paths.as_ref().map_or(0, RecordBatch::get_array_memory_size) > LARGE_BYTES
 }
 
-fn one_row(response: &lookup::Response) -> Result<Response, HttpProblem> {
+fn one_row(response: &LookupResponse) -> Result<Response, HttpProblem> {
     let mut out = Vec::with_capacity(ROW_BYTES);
     out.extend_from_slice(b"{\"row\":");
     match response.rows.num_rows() {
@@ -149,13 +152,14 @@ fn one_row(response: &lookup::Response) -> Result<Response, HttpProblem> {
 }
 
 /// Ends an answer that began with its rows.
-fn finish(mut out: Vec<u8>, found: &impl Serialize, response: &lookup::Response) -> Result<Response, HttpProblem> {
+fn finish(mut out: Vec<u8>, found: &impl Serialize, response: &LookupResponse) -> Result<Response, HttpProblem> {
     write_member(&mut out, b",\"found\":", found)?;
     if let Some(paths) = &response.paths {
         out.extend_from_slice(b",\"paths\":");
         write_rows(&mut out, paths)?;
     }
-    write_member(&mut out, b",\"meta\":", &response.meta)?;
+    out.extend_from_slice(b",\"meta\":");
+    response.meta.write(&mut out)?;
     out.push(b'}');
     Ok(json_bytes(out))
 }

@@ -19,7 +19,10 @@ pub(super) async fn context_after(
     views: &[impl AsRef<str> + Sync],
     after: Option<AwaitedPosition<'_>>,
 ) -> Result<QueryContext> {
-    let context = || Ok(QueryContext::new(follower.read_view()?, as_of, views)?.on_value_error(OnValueError::List));
+    let context = || {
+        let (read_view, id) = follower.identified_read_view()?;
+        Ok(QueryContext::new(read_view, as_of, views)?.identified(id).on_value_error(OnValueError::List))
+    };
     let Some(after) = after else { return context() };
     // Boxed to keep the common future small.
     let counting = Box::pin(async {

@@ -54,7 +54,7 @@ impl Changed {
     }
 
     fn read_view_at(&self, now: Instant) -> ReadView {
-        self.follower.read_view_at(now).unwrap()
+        self.follower.read_view_at(now).unwrap().0
     }
 
     /// The version that answers at this moment, and the answer's position.

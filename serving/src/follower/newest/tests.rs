@@ -45,7 +45,7 @@ fn read_view(revision: i64, offsets: &[i64]) -> ReadView {
 fn a_query_that_another_one_overtakes_does_not_report_that_work_was_withdrawn() {
     let newest = Newest::default();
     let read = |taken: ReadView, then: ReadView| {
-        let view = newest.newer_of(taken, || Ok(then)).unwrap();
+        let (view, _) = newest.newer_of(taken, || Ok(then)).unwrap();
         (view.vector, view.is_kept, view.loaded.state.revision)
     };
     assert_eq!(read(read_view(1, &[5]), read_view(1, &[9])), (vector(&[5]), false, 1), "it is not taken twice");
@@ -54,6 +54,27 @@ fn a_query_that_another_one_overtakes_does_not_report_that_work_was_withdrawn() 
     assert_eq!(read(read_view(1, &[6]), read_view(2, &[6])), (vector(&[6]), false, 2), "a catalog state came in between");
     assert_eq!(read(read_view(2, &[4]), read_view(2, &[4])), (vector(&[6]), true, 2), "work was withdrawn");
     assert_eq!(read(read_view(2, &[7]), read_view(2, &[7])), (vector(&[7]), false, 2));
+}
+
+#[test]
+fn read_views_that_differ_in_the_time_alone_have_one_identity() {
+    let newest = Newest::default();
+    let id = |taken: ReadView| newest.newer_of(taken, || unreachable!("nothing overtakes it")).unwrap().1;
+    let before = read_view(1, &[5]);
+    let first = id(before.clone());
+    assert_eq!(id(ReadView { now: 7, ..before.clone() }), first);
+    let others = [
+        ReadView { vector: vector(&[6]), ..before.clone() },
+        ReadView { vector: vector(&[6]), complete_to: Arc::new([(PartitionId::new("pay", 0), 7)].into()), ..before.clone() },
+        ReadView { vector: vector(&[6]), versions: [("velocity".into(), 1)].into(), ..before.clone() },
+        read_view(2, &[6]),
+    ];
+    let mut known = vec![first];
+    for other in others {
+        let other = id(other);
+        assert!(!known.contains(&other));
+        known.push(other);
+    }
 }
 
 /// What was withdrawn of the topic before is never read again; all else is.
