@@ -22,6 +22,7 @@ use crate::follower::{AwaitedPosition, Follower};
 use crate::meta::{LookupMeta, Meta};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
+use crate::read_view::LoadedView;
 
 mod checked;
 mod context;
@@ -78,14 +79,19 @@ pub(crate) struct Request<'a> {
 pub(crate) async fn look_up(follower: &Follower, runtime: &QueryRuntime, request: Request<'_>) -> Result<Response<LookupMeta>> {
     let begun = Instant::now();
     let context = context_after(follower, request.as_of, &[request.view], request.after).await?;
-    let loaded = context.read_view.known_view(request.view)?;
+    let read_view = context.read_view.clone();
+    let loaded = read_view.known_view(request.view)?;
     let (name, is_copying) = (loaded.live.name.clone(), loaded.copying().is_some());
     let answer = match is_copying {
-        // Boxed to keep the common future small.
-        true => Box::pin(answer_while_copying(follower, runtime, context, request)).await,
+        true => {
+            // The view may be answered from another read view.
+            drop(read_view);
+            // Boxed to keep the common future small.
+            Box::pin(answer_while_copying(follower, runtime, context, request)).await
+        }
         false => {
-            let asked = checked(&context.read_view, loaded, request.keys, &request.paths)?;
-            answer(runtime, context, (request.view, request.principal), asked).await
+            let asked = checked(&read_view, loaded, request.keys, &request.paths)?;
+            answer(runtime, context, loaded, request.principal, asked).await
         }
     };
     let response = follower.report_damage(answer).await?;
@@ -93,19 +99,20 @@ pub(crate) async fn look_up(follower: &Follower, runtime: &QueryRuntime, request
     Ok(response)
 }
 
+/// `loaded` is the view in the context's read view.
 async fn answer(
     runtime: &QueryRuntime,
     context: QueryContext,
-    (view, principal): (&str, &Principal),
+    loaded: &LoadedView,
+    principal: &Principal,
     CheckedLookup { keys, paths }: CheckedLookup,
 ) -> Result<Response<LookupMeta>> {
-    let loaded = context.read_view.known_view(view)?;
-    let name = loaded.live.name.clone();
     let place = place(runtime, &context, principal, &[loaded]).await?;
     let columns = all_columns(loaded);
     let meta = LookupMeta::new(&context, loaded, &columns, runtime.kept_metas())?;
     let (estimated, errors) = (context.estimated.clone(), context.errors.clone());
-    let answers = KeyRows { context, view: name, keys, columns, paths }.answer(runtime).await?;
+    let key_rows = KeyRows { context, view: loaded.live.name.clone(), keys, columns, paths };
+    let answers = key_rows.answer_in(loaded, runtime).await?;
     drop(place);
     let meta = meta.with_found_out(&estimated, &errors);
     Ok(Response { rows: answers.rows, found: answers.found, paths: answers.paths, meta })
@@ -120,11 +127,12 @@ async fn answer_while_copying(
     request: Request<'_>,
 ) -> Result<Response<LookupMeta>> {
     loop {
-        let loaded = context.read_view.view(request.view)?;
-        let asked = checked(&context.read_view, loaded, request.keys.clone(), &request.paths)?;
+        let read_view = context.read_view.clone();
+        let loaded = read_view.view(request.view)?;
+        let asked = checked(&read_view, loaded, request.keys.clone(), &request.paths)?;
         match fetch(&context, loaded, Some(&asked.keys)).await {
-            Ok(()) => return answer(runtime, context, (request.view, request.principal), asked).await,
-            Err(error) if follower.reload_without_damaged(&context.read_view.loaded, &error).await? => {
+            Ok(()) => return answer(runtime, context, loaded, request.principal, asked).await,
+            Err(error) if follower.reload_without_damaged(&read_view.loaded, &error).await? => {
                 context = context_after(follower, request.as_of, &[request.view], request.after).await?;
             }
             Err(error) => return Err(error),

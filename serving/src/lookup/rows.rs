@@ -43,20 +43,27 @@ pub(crate) struct KeyColumns {
 
 impl KeyRows {
     pub(crate) async fn answer(self, runtime: &QueryRuntime) -> Result<Answers> {
-        let mut columns = self.key_columns()?;
-        let needs_archive = self.context.needs_archive(self.context.read_view.known_view(&self.view)?);
-        let name = self.hot_row(&mut columns, runtime)?.filter(|_| !needs_archive);
-        let Some(name) = name else { return self.answer_anew(columns, needs_archive, runtime).await };
+        let read_view = self.context.read_view.clone();
+        let view = read_view.known_view(&self.view)?;
+        self.answer_in(view, runtime).await
+    }
+
+    /// The same where the view was found in the read view already.
+    pub(super) async fn answer_in(self, view: &LoadedView, runtime: &QueryRuntime) -> Result<Answers> {
+        let mut columns = self.key_columns(view)?;
+        let needs_archive = self.context.needs_archive(view);
+        let name = self.hot_row(view, &mut columns, runtime)?.filter(|_| !needs_archive);
+        let Some(name) = name else { return self.answer_anew(view, columns, needs_archive, runtime).await };
         let known = runtime.rows().get(&name);
-        let standing = self.ask(&columns, None, None, |answerer, source, asked| {
+        let standing = self.ask(view, &columns, None, None, |answerer, source, asked| {
             answerer.standing(source, asked, known.as_ref().map(|known| &known.basis))
         })?;
         if let (Standing::Same, Some(known)) = (&standing, known) {
             runtime.rows().count_hit();
-            return self.noted(known.answers.clone());
+            return self.noted(view, known.answers.clone());
         }
         runtime.rows().count_miss();
-        let answers = self.answer_anew(columns, needs_archive, runtime).await?;
+        let answers = self.answer_anew(view, columns, needs_archive, runtime).await?;
         if let Standing::New(basis) = standing {
             runtime.rows().put(name, basis, &answers);
         }
@@ -64,20 +71,19 @@ impl KeyRows {
     }
 
     /// Counts the keys that are asked for. Returns the name of the row in the cache, if it is the row of a hot key.
-    fn hot_row(&self, columns: &mut KeyColumns, runtime: &QueryRuntime) -> Result<Option<RowName>> {
+    fn hot_row(&self, loaded: &LoadedView, columns: &mut KeyColumns, runtime: &QueryRuntime) -> Result<Option<RowName>> {
         if self.keys.len() > MAX_COUNTED_KEYS {
             return Ok(None);
         }
-        let live = &self.context.read_view.known_view(&self.view)?.live;
-        let view = live.view_version();
-        let keys = columns.encoded.insert(answerer(live).encode(&columns.columns, self.keys.len())?);
+        let view = loaded.live.view_version();
+        let keys = columns.encoded.insert(answerer(&loaded.live).encode(&columns.columns, self.keys.len())?);
         let is_hot = runtime.hot().count_lookup(&view, keys, self.context.read_view.now)?;
         let is_kept = is_hot && self.paths.most == 0 && self.context.as_of.is_none() && runtime.rows().is_used();
         Ok(is_kept.then(|| RowName { key: KeyName { view, key: keys.value(0).into() }, columns: self.columns.as_slice().into() }))
     }
 
-    async fn answer_anew(self, columns: KeyColumns, needs_archive: bool, runtime: &QueryRuntime) -> Result<Answers> {
-        if !needs_archive && let Some(answers) = self.rows_if_quick(&columns, runtime.kept_keys())? {
+    async fn answer_anew(self, view: &LoadedView, columns: KeyColumns, needs_archive: bool, runtime: &QueryRuntime) -> Result<Answers> {
+        if !needs_archive && let Some(answers) = self.rows_if_quick(view, &columns, runtime.kept_keys())? {
             return Ok(answers);
         }
         let runtime = runtime.clone();
@@ -87,20 +93,18 @@ impl KeyRows {
 
     /// Answers what takes longer, away from the threads that answer HTTP.
     async fn answer_apart(self, columns: KeyColumns, needs_archive: bool, runtime: QueryRuntime) -> Result<Answers> {
+        let view = self.view()?;
         let archive = match needs_archive {
-            true => {
-                let view = self.context.read_view.known_view(&self.view)?;
-                Some(archive_layer(&runtime, &view.live, &self.context, self.only_key(view)).await?)
-            }
+            true => Some(archive_layer(&runtime, &view.live, &self.context, self.only_key(view)).await?),
             false => None,
         };
-        let turn = match self.kept_key(&columns)?.filter(|_| !needs_archive) {
+        let turn = match self.kept_key(view, &columns)?.filter(|_| !needs_archive) {
             Some(key) => Some(runtime.kept_keys().turn(&key).lock_owned().await),
             None => None,
         };
         // An earlier lookup of the same key may have merged it in the meantime.
         if turn.is_some()
-            && let Some(answers) = self.rows_if_quick(&columns, runtime.kept_keys())?
+            && let Some(answers) = self.rows_if_quick(view, &columns, runtime.kept_keys())?
         {
             return Ok(answers);
         }
@@ -121,18 +125,21 @@ impl KeyRows {
         }
     }
 
-    pub(crate) fn key_columns(&self) -> Result<KeyColumns> {
-        let columns = keys::columns(self.context.read_view.known_view(&self.view)?.live.plan.answer_keys(), &self.keys)?;
-        Ok(KeyColumns { columns, encoded: None })
+    pub(crate) fn view(&self) -> Result<&LoadedView> {
+        self.context.read_view.known_view(&self.view)
     }
 
-    fn kept_key(&self, columns: &KeyColumns) -> Result<Option<KeyName>> {
-        self.ask(columns, None, None, |answerer, _, asked| answerer.kept_key(asked))
+    pub(crate) fn key_columns(&self, view: &LoadedView) -> Result<KeyColumns> {
+        Ok(KeyColumns { columns: keys::columns(view.live.plan.answer_keys(), &self.keys)?, encoded: None })
     }
 
-    fn rows_if_quick(&self, columns: &KeyColumns, kept: &KeptKeys) -> Result<Option<Answers>> {
-        self.ask(columns, None, Some(kept), |answerer, source, asked| answerer.rows_if_quick(source, asked))
-            .and_then(|answers| answers.map(|answers| self.noted(answers)).transpose())
+    fn kept_key(&self, view: &LoadedView, columns: &KeyColumns) -> Result<Option<KeyName>> {
+        self.ask(view, columns, None, None, |answerer, _, asked| answerer.kept_key(asked))
+    }
+
+    fn rows_if_quick(&self, view: &LoadedView, columns: &KeyColumns, kept: &KeptKeys) -> Result<Option<Answers>> {
+        self.ask(view, columns, None, Some(kept), |answerer, source, asked| answerer.rows_if_quick(source, asked))
+            .and_then(|answers| answers.map(|answers| self.noted(view, answers)).transpose())
     }
 
     /// Answers the rows. It ends with the error of `cancel_check`, if that returns one.
@@ -143,33 +150,32 @@ impl KeyRows {
         kept: Option<&KeptKeys>,
         cancel_check: &CancelCheck<'_>,
     ) -> Result<Answers> {
-        self.ask(columns, archive, kept, |answerer, source, asked| answerer.rows(source, asked, cancel_check))
-            .and_then(|answers| self.noted(answers))
+        let view = self.view()?;
+        self.ask(view, columns, archive, kept, |answerer, source, asked| answerer.rows(source, asked, cancel_check))
+            .and_then(|answers| self.noted(view, answers))
     }
 
     fn ask<T>(
         &self,
+        view: &LoadedView,
         columns: &KeyColumns,
         archive: Option<&ArchiveLayer>,
         kept: Option<&KeptKeys>,
         answer: impl FnOnce(&dyn Answerer, &StateSource<'_>, &AskedKeys<'_>) -> Result<T>,
     ) -> Result<T> {
-        let read_view = &self.context.read_view;
-        let loaded = read_view.known_view(&self.view)?;
-        let source = StateSource::new(read_view, loaded, archive);
-        let (keys, t) = (self.keys.len(), self.context.t(&loaded.live));
+        let source = StateSource::new(&self.context.read_view, view, archive);
+        let (keys, t) = (self.keys.len(), self.context.t(&view.live));
         let KeyColumns { columns, encoded } = columns;
         let asked = AskedKeys { columns, encoded: encoded.as_ref(), keys, t, wanted: &self.columns, paths: self.paths, kept };
-        answer(&*answerer(&loaded.live), &source, &asked)
+        answer(&*answerer(&view.live), &source, &asked)
     }
 
     /// Notes in the context what turned out to be estimated or could not be computed.
-    fn noted(&self, answers: Answers) -> Result<Answers> {
-        let live = &self.context.read_view.known_view(&self.view)?.live;
+    fn noted(&self, view: &LoadedView, answers: Answers) -> Result<Answers> {
         if answers.estimated {
-            self.context.estimated.note(live, &self.columns);
+            self.context.estimated.note(&view.live, &self.columns);
         }
-        self.context.errors.take(live, &answers.failed)?;
+        self.context.errors.take(&view.live, &answers.failed)?;
         Ok(answers)
     }
 }

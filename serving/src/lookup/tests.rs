@@ -310,7 +310,7 @@ async fn a_cancelled_lookup_looks_no_key_up() {
         let context = QueryContext::new(harness.node.read_view().unwrap(), None, &[view]).unwrap();
         let (keys, paths) = (vec![vec![ScalarValue::from("a")]], WantedPaths::default());
         let lookup = KeyRows { context, view: view.into(), keys, columns: vec![0, 1], paths };
-        let columns = lookup.key_columns().unwrap();
+        let columns = lookup.key_columns(lookup.view().unwrap()).unwrap();
         assert_eq!(lookup.rows(&columns, None, None, &|| Ok(())).ok().map(|answers| answers.found), Some(vec![true]));
         let ended = lookup.rows(&columns, None, None, &|| Err(Error::unavailable("nobody waits"))).err();
         assert_eq!(ended.map(|error| error.kind()), Some(ErrorKind::Unavailable), "{view}");

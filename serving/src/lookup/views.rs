@@ -112,9 +112,10 @@ async fn answer(runtime: &QueryRuntime, context: QueryContext, principal: &Princ
         Meta::new(&context, &of_views.collect::<Vec<_>>(), &[])
     };
     let mut views = Vec::with_capacity(asked.len());
-    for (Asked { view, checked: CheckedLookup { keys, paths } }, columns) in asked.into_iter().zip(columns) {
+    for ((Asked { view, checked: CheckedLookup { keys, paths } }, columns), loaded) in asked.into_iter().zip(columns).zip(loaded) {
         let begun = Instant::now();
-        let answers = KeyRows { context: context.clone(), view: view.clone(), keys, columns, paths }.answer(runtime).await?;
+        let key_rows = KeyRows { context: context.clone(), view: view.clone(), keys, columns, paths };
+        let answers = key_rows.answer_in(loaded, runtime).await?;
         runtime.lookup_times().record(&view, begun);
         views.push(ViewRows { view, rows: answers.rows, found: answers.found });
     }

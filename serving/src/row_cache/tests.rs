@@ -58,7 +58,8 @@ async fn answered(harness: &Harness, view: &str, device: &str, t: Micros) -> (Re
 
 fn anew(harness: &Harness, view: &str, device: &str, t: Micros) -> (RecordBatch, bool) {
     let lookup = lookup(harness, view, device, t);
-    let answers = lookup.rows(&lookup.key_columns().unwrap(), None, None, &|| Ok(())).unwrap();
+    let columns = lookup.key_columns(lookup.view().unwrap()).unwrap();
+    let answers = lookup.rows(&columns, None, None, &|| Ok(())).unwrap();
     (answers.rows, answers.found[0])
 }
 
