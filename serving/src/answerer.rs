@@ -2,6 +2,8 @@
 //! view over a JOIN walks the edges that leave them ([`linked`]). [`answerer`] is the one place that decides which:
 //! lookups, scans and copies ask the trait.
 
+use std::ops::Deref;
+
 use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
 use committed::registry::LiveView;
 use engine::plan::Answering;
@@ -70,10 +72,26 @@ pub(crate) trait Answerer: Send + Sync {
 }
 
 /// How a view is answered.
-pub(crate) fn answerer(view: &LiveView) -> Box<dyn Answerer + '_> {
+pub(crate) fn answerer(view: &LiveView) -> impl Deref<Target = dyn Answerer + '_> {
     match &view.plan.answering {
-        Answering::Grouped(_) => Box::new(Grouped { view }),
-        Answering::Linked(links) => Box::new(Linked { view, links }),
+        Answering::Grouped(_) => ViewAnswerer::Grouped(Grouped { view }),
+        Answering::Linked(links) => ViewAnswerer::Linked(Linked { view, links }),
+    }
+}
+
+enum ViewAnswerer<'v> {
+    Grouped(Grouped<'v>),
+    Linked(Linked<'v>),
+}
+
+impl<'v> Deref for ViewAnswerer<'v> {
+    type Target = dyn Answerer + 'v;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            ViewAnswerer::Grouped(grouped) => grouped,
+            ViewAnswerer::Linked(linked) => linked,
+        }
     }
 }
 
