@@ -94,7 +94,8 @@ pub(super) async fn serve(listener: TcpListener, router: Router, tls: Option<Ser
             }
             continue;
         };
-        let (router, tls, stop) = (router.clone(), tls.clone(), stop.clone());
+        // Of its own, since each wake of a connection locks the token that it waits for.
+        let (router, tls, stop) = (router.clone(), tls.clone(), stop.child_token());
         connections.spawn(async move {
             answer(stream, router, tls, limits, stop).await;
             drop(place);
