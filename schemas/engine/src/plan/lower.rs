@@ -19,6 +19,7 @@ use datafusion::prelude::{SessionContext, col, lit};
 
 use crate::functions::{DirectMerge, IN_ORDER, grouped, limited, state_stamp, sums, truncation};
 use crate::plan::columns::{SelectOutput, SelectParts, StateCall, events_column, key_column, use_column};
+use crate::plan::covers::LastCovers;
 use crate::plan::hidden::{HIDDEN, carry, column_named, names_event_time};
 use crate::plan::tile_function::tile_of;
 use crate::plan::{
