@@ -9,7 +9,7 @@
 //! | `<stream>` | the accepted events up to the committed vector, where the whole query stands then; `*` has no system columns |
 //! | `system.*` | what the node knows of itself: one table for each of `system::SystemTable` |
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use access::Principal;
@@ -62,6 +62,7 @@ mod view;
 mod wildcards;
 
 use planning::{PlanRequest, PlannedQuery, plan};
+use view::KeyLookup;
 
 pub use array_text::array_items;
 pub use date_text::date_and_zone;
@@ -81,7 +82,7 @@ pub struct QueryResponse {
     /// The query's place among those that run.
     pub turn: Turn,
     /// What its reader holds of it, of the query's memory.
-    held: MemoryReservation,
+    held: HeldMemory,
     estimated: Arc<EstimatedColumns>,
     errors: Arc<ValueErrors>,
 }
@@ -106,6 +107,9 @@ impl QueryResponse {
         Ok(self.batches.try_collect().await?)
     }
 }
+
+/// What a reader holds of an answer. Most hold nothing: it is set up on first use.
+type HeldMemory = LazyLock<MemoryReservation, Box<dyn FnOnce() -> MemoryReservation + Send>>;
 
 /// What the session of a client says of its queries.
 #[derive(Debug, Clone, Copy, Default)]
@@ -166,12 +170,12 @@ pub(crate) async fn query(
         follower.wait_for(after, counted).await?;
     }
     loop {
-        let (timer, runtime) = (Timer(Instant::now()), runtime.for_query(&asked.principal));
+        let timer = Timer(Instant::now());
         let read_view = follower.read_view()?;
         let loaded = read_view.loaded.clone();
-        let outcome = match plan_ready(&runtime, log, read_view, &asked).await {
+        let outcome = match plan_ready(runtime, log, read_view, &asked).await {
             Ok(ready) => match after.filter(|after| !ready.meta.cut.covers(after.position)) {
-                None => begin(follower, &runtime, &asked.principal, ready, timer).await,
+                None => begin(follower, runtime, &asked.principal, ready, timer).await,
                 // The archive has to answer one of its views, and has what is committed.
                 Some(after) => {
                     drop(ready);
@@ -197,22 +201,22 @@ pub(crate) async fn query_at(
     read_view: ReadView,
     asked: Query<'_>,
 ) -> Result<QueryResponse> {
-    let (timer, runtime) = (Timer(Instant::now()), runtime.for_query(&asked.principal));
-    let outcome = match plan_ready(&runtime, log, read_view, &asked).await {
-        Ok(ready) => begin(follower, &runtime, &asked.principal, ready, timer).await,
+    let timer = Timer(Instant::now());
+    let outcome = match plan_ready(runtime, log, read_view, &asked).await {
+        Ok(ready) => begin(follower, runtime, &asked.principal, ready, timer).await,
         Err(error) => Err(error),
     };
     follower.report_damage(outcome).await
 }
 
-/// Plans a query until it can be begun. `runtime` is that of this query.
+/// Plans a query until it can be begun.
 async fn plan_ready(runtime: &QueryRuntime, log: Option<&Arc<dyn Log>>, read_view: ReadView, asked: &Query<'_>) -> Result<Ready> {
     let read_view = Arc::new(read_view);
     let Query { sql, params, settings, on_value_error, principal } = asked;
     let text = QueryText { sql, settings: *settings, on_value_error: *on_value_error };
     match keyed::ready(runtime, principal, &read_view, text, params)? {
         Some(ready) => Ok(ready),
-        None => Box::pin(ready(runtime, TableReader { principal, log }, read_view, text, params.clone())).await,
+        None => Box::pin(ready(&runtime.for_query(principal), TableReader { principal, log }, read_view, text, params.clone())).await,
     }
 }
 
@@ -224,11 +228,20 @@ async fn begin(
     ready: Ready,
     timer: Timer,
 ) -> Result<QueryResponse> {
-    let Ready { context, physical, task, meta, text_types } = ready;
-    let (estimated, errors) = (context.estimated.clone(), context.errors.clone());
-    let schema = physical.schema();
-    let held = MemoryConsumer::new("answer").register(task.memory_pool());
-    let (batches, turn) = running::run(runtime, principal, physical, task).await?;
+    let Ready { context, work, meta, text_types } = ready;
+    let (estimated, errors) = (context.estimated, context.errors);
+    let (schema, (batches, turn), held) = match work {
+        Work::Lookup(lookup) => {
+            let (of_node, principal) = (runtime.clone(), principal.clone());
+            let held = held_memory(move || of_node.for_query(&principal));
+            (lookup.shown.clone(), (running::run_lookup(runtime, lookup), Turn::default()), held)
+        }
+        Work::Plan { physical, task, runtime } => {
+            let schema = physical.schema();
+            let begun = running::run_plan(&runtime, principal, physical, task).await?;
+            (schema, begun, held_memory(move || runtime))
+        }
+    };
     let follower = follower.clone();
     let reported = batches.then(move |batch| {
         let _until_dropped = &timer;
@@ -244,18 +257,29 @@ async fn begin(
     Ok(QueryResponse { schema, text_types, batches, meta, turn, held, estimated, errors })
 }
 
+fn held_memory(of_query: impl FnOnce() -> QueryRuntime + Send + 'static) -> HeldMemory {
+    HeldMemory::new(Box::new(move || MemoryConsumer::new("answer").register(of_query().task_context().memory_pool())))
+}
+
 /// A query that can be begun.
 struct Ready {
     context: QueryContext,
-    physical: Arc<dyn ExecutionPlan>,
-    task: Arc<TaskContext>,
+    work: Work,
     /// Before the first row.
     meta: Meta,
     /// For each column of its answer what its texts are.
     text_types: Vec<TextType>,
 }
 
-/// Plans a query of any form by DataFusion.
+/// What is done for the rows of a query.
+enum Work {
+    /// A plan is run, by the runtime of this query.
+    Plan { physical: Arc<dyn ExecutionPlan>, task: Arc<TaskContext>, runtime: QueryRuntime },
+    /// A few keys of one view are looked up, without a plan.
+    Lookup(KeyLookup),
+}
+
+/// Plans a query of any form by DataFusion. `runtime` is that of this query.
 async fn ready(
     runtime: &QueryRuntime,
     reader: TableReader<'_>,
@@ -273,7 +297,8 @@ async fn ready(
     let plan = state.optimize(&params::bind(plan, params)?)?;
     let meta = used::meta(&plan, &context)?;
     let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
-    Ok(Ready { context, physical, task: session.task_ctx(), meta, text_types })
+    let work = Work::Plan { physical, task: session.task_ctx(), runtime: runtime.clone() };
+    Ok(Ready { context, work, meta, text_types })
 }
 
 /// Measures a query until its stream is dropped.

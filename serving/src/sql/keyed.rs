@@ -19,8 +19,10 @@ use types::sql_errors::constants_as_sql;
 use super::equality::{each_once, with_values};
 use super::rights::may_read;
 use super::statement::{self, ParsedQuery};
-use super::view::ViewTable;
-use super::{Params, QueryText, Ready};
+use super::view::{FEW_KEYS, KeyLookup, ViewTable};
+use super::{Params, QueryText, Ready, Work};
+use crate::answerer::WantedPaths;
+use crate::lookup::KeyRows;
 use crate::meta::{AskedView, Meta};
 use crate::plain_lookup::{AskedColumn, AskedValues, CAST_TO_UUID, Constant, ConstantValue, PlainLookup};
 use crate::query_context::QueryContext;
@@ -30,7 +32,7 @@ use crate::read_view::ReadView;
 /// In a longer text it is not looked for.
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
-/// Plans a query of this form; `None` for any other.
+/// Plans a query of this form; `None` for any other. `runtime` is that of the node.
 pub(super) fn ready(
     runtime: &QueryRuntime,
     principal: &Principal,
@@ -62,9 +64,18 @@ pub(super) fn ready(
         Some(_) => typed_texts.in_table(&live.name, &view_schema.project(&places)?),
         None => typed_texts.in_table(&live.name, &view_schema),
     };
-    let table = ViewTable { runtime: runtime.clone(), context: context.clone(), live: live.clone() };
-    let physical = table.lookup(keys, places, shown);
-    Ok(Some(Ready { context, physical, task: runtime.task_context(), meta, text_types }))
+    let work = match keys.len() <= FEW_KEYS {
+        true => {
+            let (view, paths) = (live.name.clone(), WantedPaths::default());
+            Work::Lookup(KeyLookup { rows: KeyRows { context: context.clone(), view, keys, columns: places, paths }, shown })
+        }
+        false => {
+            let runtime = runtime.for_query(principal);
+            let table = ViewTable { runtime: runtime.clone(), context: context.clone(), live: live.clone() };
+            Work::Plan { physical: table.lookup(keys, places, shown), task: runtime.task_context(), runtime }
+        }
+    };
+    Ok(Some(Ready { context, work, meta, text_types }))
 }
 
 /// What a text asks. One with parameters is parsed only once.

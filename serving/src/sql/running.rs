@@ -10,20 +10,20 @@ use std::time::Duration;
 
 use access::Principal;
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
-use datafusion::error::Result as DataFusionResult;
-use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
+use datafusion::error::{DataFusionError, Result as DataFusionResult};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use definitions::durations::format_duration;
 use futures::future::BoxFuture;
-use futures::stream::{self, Stream, StreamExt};
+use futures::stream::{self, BoxStream, Stream, StreamExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 use tokio_util::task::AbortOnDropHandle;
 use types::{Error, Reason, Result, threads};
 
 use super::light::is_light;
+use super::view::KeyLookup;
 use crate::admission::{Admission, Place};
 use crate::query_runtime::QueryRuntime;
 
@@ -32,17 +32,15 @@ const MADE_AHEAD: usize = 1;
 /// A query whose client takes nothing for this time leaves its place to others.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Begins a query once it is its turn. `runtime` is that of the query.
+/// Runs a plan once it is its turn. `runtime` is that of the query.
 ///
 /// Errors: `Busy` when its turn does not come.
-pub(super) async fn run(
+pub(super) async fn run_plan(
     runtime: &QueryRuntime,
     principal: &Arc<Principal>,
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
-) -> Result<(SendableRecordBatchStream, Turn)> {
-    let limits = runtime.limits();
-    let schema = plan.schema();
+) -> Result<(LimitedBatches, Turn)> {
     let (batches, turn) = match is_light(&plan) {
         true => (execute_stream(plan, context)?, Turn::default()),
         false => {
@@ -50,20 +48,14 @@ pub(super) async fn run(
             (made_apart(plan, context), Turn::new(runtime.admission().clone(), principal.clone(), place))
         }
     };
-    let (memory, spill) = (runtime.query_memory().cloned(), runtime.spill_folder().clone());
-    let named = batches.map(move |batch| {
-        batch.map_err(|error| {
-            let error = spill.named(error);
-            match &memory {
-                Some(memory) => memory.named(error),
-                None => error,
-            }
-        })
-    });
-    let time = limits.query_time.map(|limit| (Box::pin(tokio::time::sleep_until(Instant::now() + limit)), limit));
-    let rows = limits.result_rows.map(|most| Rows { most, sent: 0 });
-    let batches: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(schema, named));
-    Ok((Box::pin(Limited { batches, turn: turn.clone(), taking: None, time, rows }), turn))
+    Ok((LimitedBatches::new(runtime, batches.boxed(), turn.clone()), turn))
+}
+
+/// Answers a few keys at once. `runtime` is that of the node.
+pub(super) fn run_lookup(runtime: &QueryRuntime, lookup: KeyLookup) -> LimitedBatches {
+    let of_node = runtime.clone();
+    let batch = async move { lookup.answer(&of_node).await.map_err(DataFusionError::from) };
+    LimitedBatches::new(runtime, stream::once(batch).boxed(), Turn::default())
 }
 
 /// Makes a query's batches on the threads for what reads much.
@@ -152,8 +144,10 @@ impl Taken {
 }
 
 /// Batches within a query's limits, made while it is the query's turn.
-struct Limited {
-    batches: SendableRecordBatchStream,
+pub(super) struct LimitedBatches {
+    batches: BoxStream<'static, DataFusionResult<RecordBatch>>,
+    /// Names what their errors come from.
+    runtime: QueryRuntime,
     turn: Turn,
     taking: Option<BoxFuture<'static, Result<()>>>,
     /// When the query's time is over, and how long it was.
@@ -166,7 +160,25 @@ struct Rows {
     sent: u64,
 }
 
-impl Stream for Limited {
+impl LimitedBatches {
+    fn new(runtime: &QueryRuntime, batches: BoxStream<'static, DataFusionResult<RecordBatch>>, turn: Turn) -> Self {
+        let limits = runtime.limits();
+        let time = limits.query_time.map(|limit| (Box::pin(tokio::time::sleep_until(Instant::now() + limit)), limit));
+        let rows = limits.result_rows.map(|most| Rows { most, sent: 0 });
+        Self { batches, runtime: runtime.clone(), turn, taking: None, time, rows }
+    }
+
+    /// The same error, with the setting or the folder that it comes from.
+    fn named(&self, error: DataFusionError) -> DataFusionError {
+        let error = self.runtime.spill_folder().named(error);
+        match self.runtime.query_memory() {
+            Some(memory) => memory.named(error),
+            None => error,
+        }
+    }
+}
+
+impl Stream for LimitedBatches {
     type Item = DataFusionResult<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -184,7 +196,7 @@ impl Stream for Limited {
             this.taking = None;
             taken?;
         }
-        let batch = ready!(this.batches.poll_next_unpin(cx)).transpose()?;
+        let batch = ready!(this.batches.poll_next_unpin(cx)).transpose().map_err(|error| this.named(error))?;
         let Some(batch) = batch else {
             this.turn.pause();
             return Poll::Ready(None);
@@ -196,12 +208,6 @@ impl Stream for Limited {
             }
         }
         Poll::Ready(Some(Ok(batch)))
-    }
-}
-
-impl RecordBatchStream for Limited {
-    fn schema(&self) -> SchemaRef {
-        self.batches.schema()
     }
 }
 

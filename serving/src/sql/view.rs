@@ -28,7 +28,7 @@ use crate::sql::source::SourceExec;
 use crate::sql::table::{NodeTable, PlanFuture, ScanArgs};
 
 /// A lookup of more keys waits for its turn like a scan.
-const FEW_KEYS: usize = 100;
+pub(super) const FEW_KEYS: usize = 100;
 /// The most rows per batch.
 const BATCH_ROWS: usize = 8_192;
 
@@ -80,17 +80,9 @@ impl ViewTable {
         let (runtime, context, view, shown) = (self.runtime.clone(), self.context.clone(), self.live.name.clone(), schema.clone());
         let open = move |_| -> BoxStream<'static, Result<RecordBatch>> {
             let (context, view, keys, columns) = (context.clone(), view.clone(), keys.clone(), columns.clone());
-            let key_rows = KeyRows { context, view, keys, columns, paths: WantedPaths::default() };
-            let (runtime, shown) = (runtime.clone(), shown.clone());
-            stream::once(async move {
-                let answers = key_rows.answer(&runtime).await?;
-                let rows = match answers.found.iter().all(|found| *found) {
-                    true => answers.rows,
-                    false => filter_record_batch(&answers.rows, &BooleanArray::from(answers.found))?,
-                };
-                named_as(&shown, rows)
-            })
-            .boxed()
+            let rows = KeyRows { context, view, keys, columns, paths: WantedPaths::default() };
+            let (runtime, lookup) = (runtime.clone(), KeyLookup { rows, shown: shown.clone() });
+            stream::once(async move { lookup.answer(&runtime).await }).boxed()
         };
         let source = SourceExec::new("LookupExec", detail, schema, Arc::new(open));
         if is_light { source.light(rows) } else { source }
@@ -115,6 +107,25 @@ impl ViewTable {
     fn archive_note(&self) -> &'static str {
         let loaded = self.context.read_view.view(&self.live.name);
         if loaded.is_ok_and(|loaded| self.context.needs_archive(loaded)) { " from=archive" } else { "" }
+    }
+}
+
+/// A lookup of some keys of a view by a query.
+pub(super) struct KeyLookup {
+    pub(super) rows: KeyRows,
+    /// The columns, with their names in the answer.
+    pub(super) shown: SchemaRef,
+}
+
+impl KeyLookup {
+    /// The rows of the keys that have one.
+    pub(super) async fn answer(self, runtime: &QueryRuntime) -> Result<RecordBatch> {
+        let answers = self.rows.answer(runtime).await?;
+        let rows = match answers.found.iter().all(|found| *found) {
+            true => answers.rows,
+            false => filter_record_batch(&answers.rows, &BooleanArray::from(answers.found))?,
+        };
+        named_as(&self.shown, rows)
     }
 }
 

@@ -5,9 +5,10 @@ use datafusion::error::DataFusionError;
 use futures::FutureExt;
 use types::ErrorKind;
 
-use crate::harness::Harness;
+use crate::harness::{Harness, event};
 use crate::limits::ServingLimits;
 use crate::sql::QueryResponse;
+use crate::sql::view::FEW_KEYS;
 use crate::{Node, NodeSettings};
 
 use super::*;
@@ -43,8 +44,13 @@ async fn ask(node: &Node, sql: &str) -> Result<usize> {
 async fn what_reads_a_few_keys_waits_for_nobody() {
     let (_harness, node) = node(one()).await;
     let running = begin(&node, ENDLESS).await.unwrap();
+    let lookup_of = |keys: usize| {
+        let keys: Vec<String> = (0..keys).map(|key| format!("'{key}'")).collect();
+        format!("SELECT * FROM velocity WHERE device IN ({})", keys.join(", "))
+    };
     for light in [
         "SELECT 1",
+        &lookup_of(FEW_KEYS),
         "SELECT * FROM velocity WHERE device = 'a'",
         "SELECT device, n_7d + 1 AS n FROM velocity WHERE device IN ('a', 'b') AND n_7d > 1 ORDER BY n LIMIT 3",
         "SELECT count(*) FROM velocity WHERE device = 'a'",
@@ -56,6 +62,7 @@ async fn what_reads_a_few_keys_waits_for_nobody() {
     for heavy in [
         "SELECT * FROM velocity",
         "SELECT value FROM range(0, 3)",
+        &lookup_of(FEW_KEYS + 1),
         "SELECT * FROM velocity a JOIN velocity b ON a.device = b.device WHERE a.device = 'a'",
     ] {
         let error = ask(&node, heavy).await.expect_err(heavy);
@@ -96,6 +103,26 @@ async fn an_answer_has_no_more_rows_than_may_be() {
     assert_eq!(ask(&node, "SELECT value FROM range(0, 10)").await.unwrap(), 10);
     let error = ask(&node, "SELECT value FROM range(0, 11)").await.expect_err("one more");
     assert_eq!((error.kind(), error.fact("limit")), (ErrorKind::Limit, Some("serving.limits.result_rows")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lookup_keeps_to_the_limits_of_queries() {
+    const SHARE: usize = 4 << 20;
+    let (harness, node) = node(ServingLimits { result_rows: Some(1), query_memory_bytes: Some(SHARE), ..ServingLimits::default() }).await;
+    let of_device = |id: &str, device: &str| event(id, "2026-03-02T11:30:00Z", device, "1.00", "ok");
+    harness.fresh(0, &[of_device("1", "a"), of_device("2", "b")]).await;
+    assert_eq!(ask(&node, "SELECT n_7d FROM velocity WHERE device = 'a'").await.unwrap(), 1);
+    let both = begin(&node, "SELECT n_7d FROM velocity WHERE device IN ('a', 'b')").await.unwrap();
+    let error = rows(both).await.expect_err("two rows");
+    assert_eq!((error.kind(), error.fact("limit")), (ErrorKind::Limit, Some("serving.limits.result_rows")));
+
+    let before = node.runtime().memory_reserved();
+    let held = begin(&node, "SELECT n_7d FROM velocity WHERE device = 'a'").await.unwrap();
+    assert_eq!(held.hold(SHARE + 1).expect_err("more than one query may have").kind(), ErrorKind::Limit);
+    held.hold(SHARE).unwrap();
+    assert_eq!(node.runtime().memory_reserved(), before + SHARE);
+    drop(held);
+    assert_eq!(node.runtime().memory_reserved(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
