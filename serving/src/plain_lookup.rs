@@ -16,9 +16,10 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, TableWithJoins, TimezoneInfo, TypedString, UnaryOperator, Value, WildcardAdditionalOptions,
 };
 
+mod answer_columns;
 mod known_texts;
 
-pub(crate) use known_texts::PlainLookups;
+pub(crate) use known_texts::{KnownLookup, PlainLookups};
 
 /// What a text of this form asks. Names are as DataFusion reads them.
 #[derive(Debug, PartialEq)]

@@ -3,18 +3,16 @@
 //! Each key is named once, with values of its type, or values that can only become one value of it. A query in any
 //! other form, or with a mistake, is left to DataFusion, which gives the same answers and says what is wrong.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use access::Principal;
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 use engine::events::asked_uuid;
 use engine::keys::parse_key;
-use engine::plan::{ColumnKind, TypedTextColumns, ViewPlan};
+use engine::plan::{ColumnKind, ViewPlan};
 use serde_json::Value as Json;
 use types::Result;
-use types::sql_errors::constants_as_sql;
 
 use super::equality::{each_once, with_values};
 use super::rights::may_read;
@@ -24,7 +22,7 @@ use super::{Params, QueryText, Ready, Work};
 use crate::answerer::WantedPaths;
 use crate::lookup::KeyRows;
 use crate::meta::{AskedView, Meta};
-use crate::plain_lookup::{AskedColumn, AskedValues, CAST_TO_UUID, Constant, ConstantValue, PlainLookup};
+use crate::plain_lookup::{AskedValues, CAST_TO_UUID, Constant, ConstantValue, KnownLookup, PlainLookup};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::ReadView;
@@ -40,15 +38,16 @@ pub(super) fn ready(
     text: QueryText<'_>,
     params: &Params,
 ) -> Result<Option<Ready>> {
-    let Some(lookup) = plain_lookup(runtime, text.sql) else { return Ok(None) };
+    let Some(known) = known_lookup(runtime, text.sql) else { return Ok(None) };
+    let lookup = &known.lookup;
     let Ok(loaded) = read_view.view(&lookup.view) else { return Ok(None) };
     let live = &loaded.live;
-    if loaded.copying().is_some() || !may_read(principal, &read_view.loaded.registry, &lookup.view) || !names_all(&lookup, params) {
+    let has_all_parameters = known.parameters == Some(count(params));
+    if loaded.copying().is_some() || !may_read(principal, &read_view.loaded.registry, &lookup.view) || !has_all_parameters {
         return Ok(None);
     }
-    let view_schema = live.plan.output_schema();
-    let Some(AnswerColumns { places, shown }) = AnswerColumns::find(&lookup, &view_schema)? else { return Ok(None) };
-    let Some(keys) = keys(&lookup, &live.plan, params, text.settings.time_zone.is_some()) else { return Ok(None) };
+    let Some(columns) = known.columns(&live.plan)? else { return Ok(None) };
+    let Some(keys) = keys(lookup, &live.plan, params, text.settings.time_zone.is_some()) else { return Ok(None) };
     let context =
         QueryContext::new(read_view.clone(), text.settings.as_of, std::slice::from_ref(&lookup.view))?.on_value_error(text.on_value_error);
     if context.needs_archive(loaded) {
@@ -57,13 +56,8 @@ pub(super) fn ready(
     if let Some(copy) = &loaded.snapshot {
         copy.note_asked();
     }
-    let meta = Meta::new(&context, &[AskedView { view: loaded, columns: Some(&places) }], &[]);
-    let mut typed_texts = TypedTextColumns::default();
-    typed_texts.add_view(&live.name, &live.plan);
-    let text_types = match &lookup.columns {
-        Some(_) => typed_texts.in_table(&live.name, &view_schema.project(&places)?),
-        None => typed_texts.in_table(&live.name, &view_schema),
-    };
+    let meta = Meta::new(&context, &[AskedView { view: loaded, columns: Some(&columns.places) }], &[]);
+    let (places, shown) = (columns.places.clone(), columns.shown.clone());
     let work = match keys.len() <= FEW_KEYS {
         true => {
             let (view, paths) = (live.name.clone(), WantedPaths::default());
@@ -75,17 +69,17 @@ pub(super) fn ready(
             Work::Plan { physical: table.lookup(keys, places, shown), task: runtime.task_context(), runtime }
         }
     };
-    Ok(Some(Ready { context, work, meta, text_types }))
+    Ok(Some(Ready { context, work, meta, text_types: columns.text_types.clone() }))
 }
 
 /// What a text asks. One with parameters is parsed only once.
-fn plain_lookup(runtime: &QueryRuntime, sql: &str) -> Option<Arc<PlainLookup>> {
+fn known_lookup(runtime: &QueryRuntime, sql: &str) -> Option<Arc<KnownLookup>> {
     let kept = runtime.plain_lookups();
     if let Some(known) = kept.get(sql) {
         return Some(known);
     }
-    let lookup = Arc::new(parsed(sql)?);
-    if lookup.parameters().next().is_some() {
+    let lookup = Arc::new(KnownLookup::new(parsed(sql)?));
+    if lookup.parameters != Some(0) {
         kept.put(sql, lookup.clone());
     }
     Some(lookup)
@@ -99,55 +93,11 @@ fn parsed(sql: &str) -> Option<PlainLookup> {
     PlainLookup::from_statement(&statement)
 }
 
-/// Whether it names these parameters and no others.
-fn names_all(lookup: &PlainLookup, params: &Params) -> bool {
-    let count = match params {
+fn count(params: &Params) -> usize {
+    match params {
         Params::Json(values) => values.len(),
         Params::Typed(values) => values.len(),
-    };
-    let named: BTreeSet<usize> = lookup.parameters().collect();
-    named.into_iter().eq(1..=count)
-}
-
-/// The columns of an answer.
-struct AnswerColumns {
-    /// Indices of the view's.
-    places: Vec<usize>,
-    /// With their names in the answer.
-    shown: SchemaRef,
-}
-
-impl AnswerColumns {
-    /// `None` where one is not there, or is named twice, or shares its name with another.
-    fn find(lookup: &PlainLookup, view_schema: &SchemaRef) -> Result<Option<AnswerColumns>> {
-        let Some(asked) = &lookup.columns else {
-            let can_be_shown = view_schema.fields().iter().all(|field| is_as_written(field.name()));
-            let places = (0..view_schema.fields().len()).collect();
-            return Ok(can_be_shown.then(|| AnswerColumns { places, shown: view_schema.clone() }));
-        };
-        let Some(places) = asked.iter().map(|column| view_schema.index_of(&column.name).ok()).collect::<Option<Vec<usize>>>() else {
-            return Ok(None);
-        };
-        let is_repeated = (1..places.len()).any(|at| {
-            let has_same_name = asked[..at].iter().any(|earlier| earlier.shown_as == asked[at].shown_as);
-            has_same_name || places[..at].contains(&places[at])
-        });
-        if is_repeated || !asked.iter().all(|column| is_as_written(&column.shown_as)) {
-            return Ok(None);
-        }
-        let schema = view_schema.project(&places)?;
-        if asked.iter().all(|column| column.shown_as == column.name) {
-            return Ok(Some(AnswerColumns { places, shown: Arc::new(schema) }));
-        }
-        let renamed = |(field, column): (&FieldRef, &AskedColumn)| field.as_ref().clone().with_name(&column.shown_as);
-        let fields: Vec<Field> = schema.fields().iter().zip(asked).map(renamed).collect();
-        Ok(Some(AnswerColumns { places, shown: Arc::new(Schema::new_with_metadata(fields, schema.metadata)) }))
     }
-}
-
-/// Whether an answer shows this name as it is: some are shown as SQL instead.
-fn is_as_written(name: &str) -> bool {
-    !name.contains('(') || constants_as_sql(name) == name
 }
 
 /// The keys that are asked for, if all of the view's keys are named and nothing else. `has_zone`: whether the session

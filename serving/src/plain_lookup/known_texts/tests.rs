@@ -1,7 +1,7 @@
 use super::*;
 
-fn lookup() -> Arc<PlainLookup> {
-    Arc::new(PlainLookup { view: "v".into(), columns: None, keys: Vec::new() })
+fn lookup() -> Arc<KnownLookup> {
+    Arc::new(KnownLookup::new(PlainLookup { view: "v".into(), columns: None, keys: Vec::new() }))
 }
 
 #[test]

@@ -1,9 +1,11 @@
 use arrow::datatypes::Fields;
+use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus};
 use engine::plan::TextType;
 use serde_json::json;
+use uuid::Uuid;
 
 use super::*;
-use crate::harness::{Harness, event};
+use crate::harness::{Harness, VELOCITY, definition, event};
 use crate::json::rows;
 use crate::lookup::MAX_KEYS;
 use crate::sql::SessionSettings;
@@ -227,8 +229,55 @@ async fn a_text_with_parameters_is_parsed_once() {
     }
     answer(&harness, without, &Params::Json(Vec::new())).await.unwrap();
     let kept = runtime.plain_lookups().get(with).unwrap();
-    assert!(Arc::ptr_eq(&kept, &plain_lookup(runtime, with).unwrap()));
+    assert!(Arc::ptr_eq(&kept, &known_lookup(runtime, with).unwrap()));
     assert!(runtime.plain_lookups().get(without).is_none(), "it may never come again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_of_a_changed_view_has_the_columns_of_the_version_that_answers() {
+    let harness = Harness::filled().await;
+    let change = async |versions: Vec<(u32, &str, DefinitionStatus)>| {
+        let record = |(version, sql, status): (u32, &str, DefinitionStatus)| {
+            let Add::Definition(record) = definition(DefinitionKind::View, "velocity", sql) else { panic!("a definition is added") };
+            Add::Definition(DefinitionRecord { version, status, ..record })
+        };
+        let add = versions.into_iter().map(record).collect();
+        harness.catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
+        harness.node.refresh().await.unwrap();
+    };
+    let answered = async |read_view: &ReadView, sql: &str| {
+        let params = vec![ScalarValue::from("a")];
+        let response = harness.node.query_typed(Some(read_view.clone()), sql, params, SessionSettings::default()).await?;
+        let (columns, text_types) = (response.schema.fields().clone(), response.text_types.clone());
+        let batches = response.collect().await?;
+        let rows: Vec<String> = batches.iter().flat_map(|batch| rows(batch).unwrap()).map(|row| row.get().to_owned()).collect();
+        Ok::<_, types::Error>((columns, text_types, rows))
+    };
+    let before = harness.node.read_view().unwrap();
+    let changed = "CREATE VIEW velocity AS SELECT max(amount) AS most, device, count(*) AS n_7d FROM payments GROUP BY device";
+    answered(&before, "SELECT * FROM velocity WHERE device = $1").await.unwrap();
+    change(vec![(1, VELOCITY, DefinitionStatus::Kept), (2, changed, DefinitionStatus::Active)]).await;
+    let after = harness.node.read_view().unwrap().with_served_versions();
+    for (read_view, row) in [
+        (&after, r#"{"most":"100.00","device":"a","n_7d":3}"#),
+        (&before, r#"{"device":"a","n_1h":2,"n_7d":3,"amount_1h":"110.00","amount_7d":"115.50","last_seen":"2026-03-02T11:45:00Z"}"#),
+        (&after, r#"{"most":"100.00","device":"a","n_7d":3}"#),
+    ] {
+        let (_, _, found) = answered(read_view, "SELECT * FROM velocity WHERE device = $1").await.unwrap();
+        assert_eq!(found, [row]);
+        for columns in ["*", "n_7d AS n, device"] {
+            let select = format!("SELECT {columns} FROM velocity WHERE");
+            let plain = answered(read_view, &format!("{select} device = $1")).await.unwrap();
+            assert_eq!(plain, answered(read_view, &format!("{select} (device = $1)")).await.unwrap(), "{columns}");
+        }
+    }
+    change(vec![(1, VELOCITY, DefinitionStatus::Retired), (2, changed, DefinitionStatus::Retired)]).await;
+    let dropped = harness.node.read_view().unwrap();
+    let refused = async |condition: &str| {
+        let answer = answered(&dropped, &format!("SELECT * FROM velocity WHERE {condition}")).await;
+        answer.expect_err("there is no such view").message().to_owned()
+    };
+    assert_eq!(refused("device = $1").await, refused("(device = $1)").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
