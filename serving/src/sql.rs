@@ -28,10 +28,10 @@ use types::{Error, Result};
 
 use crate::follower::{AwaitedPosition, CountedEvents, Follower};
 use crate::meta::Meta;
-use crate::query_context::{EstimatedColumns, QueryContext};
+use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::ReadView;
-use crate::value_errors::{OnValueError, ValueErrors};
+use crate::value_errors::OnValueError;
 
 mod array_text;
 mod casts;
@@ -49,6 +49,7 @@ mod literals;
 mod names;
 pub mod params;
 mod planning;
+mod query_meta;
 mod rights;
 mod running;
 mod source;
@@ -62,6 +63,7 @@ mod view;
 mod wildcards;
 
 use planning::{PlanRequest, PlannedQuery, plan};
+use used::TablesRead;
 use view::KeyLookup;
 
 pub use array_text::array_items;
@@ -69,6 +71,7 @@ pub use date_text::date_and_zone;
 pub use describe::{Described, TableDescription};
 pub(crate) use describe::{all_tables, describe};
 pub use like_escape::{like_pattern, without_escape};
+pub use query_meta::QueryMeta;
 pub use running::{Turn, out_of_time};
 pub use statement::{invalid_as_of, only_queries, parse_as_of, views_read};
 
@@ -78,13 +81,11 @@ pub struct QueryResponse {
     /// For each column what its texts are.
     pub text_types: Vec<TextType>,
     pub batches: SendableRecordBatchStream,
-    pub meta: Meta,
+    pub meta: QueryMeta,
     /// The query's place among those that run.
     pub turn: Turn,
     /// What its reader holds of it, of the query's memory.
     held: HeldMemory,
-    estimated: Arc<EstimatedColumns>,
-    errors: Arc<ValueErrors>,
 }
 
 impl QueryResponse {
@@ -97,9 +98,7 @@ impl QueryResponse {
 
     /// The meta, with what the batches so far turned out to be: whole once the last one came.
     pub fn meta_so_far(&self) -> Meta {
-        let mut meta = self.meta.clone();
-        meta.add_found_out(&self.estimated, &self.errors);
-        meta
+        self.meta.so_far()
     }
 
     /// All batches. The caller bounds what it asks for.
@@ -174,7 +173,7 @@ pub(crate) async fn query(
         let read_view = follower.read_view()?;
         let loaded = read_view.loaded.clone();
         let outcome = match plan_ready(runtime, log, read_view, &asked).await {
-            Ok(ready) => match after.filter(|after| !ready.meta.cut.covers(after.position)) {
+            Ok(ready) => match after.filter(|after| !ready.context.read_view.vector.covers(after.position)) {
                 None => begin(follower, runtime, &asked.principal, ready, timer).await,
                 // The archive has to answer one of its views, and has what is committed.
                 Some(after) => {
@@ -228,8 +227,7 @@ async fn begin(
     ready: Ready,
     timer: Timer,
 ) -> Result<QueryResponse> {
-    let Ready { context, work, meta, text_types } = ready;
-    let (estimated, errors) = (context.estimated, context.errors);
+    let Ready { context, tables, work, text_types } = ready;
     let (schema, (batches, turn), held) = match work {
         Work::Lookup(lookup) => {
             let (of_node, principal) = (runtime.clone(), principal.clone());
@@ -254,7 +252,7 @@ async fn begin(
         }
     });
     let batches = Box::pin(RecordBatchStreamAdapter::new(schema.clone(), reported));
-    Ok(QueryResponse { schema, text_types, batches, meta, turn, held, estimated, errors })
+    Ok(QueryResponse { schema, text_types, batches, meta: QueryMeta::new(context, tables), turn, held })
 }
 
 fn held_memory(of_query: impl FnOnce() -> QueryRuntime + Send + 'static) -> HeldMemory {
@@ -264,9 +262,8 @@ fn held_memory(of_query: impl FnOnce() -> QueryRuntime + Send + 'static) -> Held
 /// A query that can be begun.
 struct Ready {
     context: QueryContext,
+    tables: TablesRead,
     work: Work,
-    /// Before the first row.
-    meta: Meta,
     /// For each column of its answer what its texts are.
     text_types: Vec<TextType>,
 }
@@ -295,10 +292,10 @@ async fn ready(
     let PlannedQuery { session, state, context, plan, text_types, .. } =
         Box::pin(plan(PlanRequest { runtime, reader, text, types: &types }, read_view)).await?;
     let plan = state.optimize(&params::bind(plan, params)?)?;
-    let meta = used::meta(&plan, &context)?;
+    let tables = TablesRead::find(&plan, &context)?;
     let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
     let work = Work::Plan { physical, task: session.task_ctx(), runtime: runtime.clone() };
-    Ok(Ready { context, work, meta, text_types })
+    Ok(Ready { context, tables, work, text_types })
 }
 
 /// Measures a query until its stream is dropped.

@@ -17,11 +17,11 @@ use types::Result;
 use super::equality::{each_once, with_values};
 use super::rights::may_read;
 use super::statement::{self, ParsedQuery};
+use super::used::TablesRead;
 use super::view::{FEW_KEYS, KeyLookup, ViewTable};
 use super::{Params, QueryText, Ready, Work};
 use crate::answerer::WantedPaths;
 use crate::lookup::KeyRows;
-use crate::meta::{AskedView, Meta};
 use crate::plain_lookup::{AskedValues, CAST_TO_UUID, Constant, ConstantValue, KnownLookup, PlainLookup};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
@@ -56,7 +56,7 @@ pub(super) fn ready(
     if let Some(copy) = &loaded.snapshot {
         copy.note_asked();
     }
-    let meta = Meta::new(&context, &[AskedView { view: loaded, columns: Some(&columns.places) }], &[]);
+    let tables = TablesRead { views: vec![(live.name.clone(), Some(columns.places.clone()))], streams: Vec::new() };
     let (places, shown) = (columns.places.clone(), columns.shown.clone());
     let work = match keys.len() <= FEW_KEYS {
         true => {
@@ -69,7 +69,7 @@ pub(super) fn ready(
             Work::Plan { physical: table.lookup(keys, places, shown), task: runtime.task_context(), runtime }
         }
     };
-    Ok(Some(Ready { context, work, meta, text_types: columns.text_types.clone() }))
+    Ok(Some(Ready { context, tables, work, text_types: columns.text_types.clone() }))
 }
 
 /// What a text asks. One with parameters is parsed only once.

@@ -11,29 +11,49 @@ use crate::meta::{AskedView, Meta};
 use crate::query_context::QueryContext;
 use crate::sql::names::{DEFAULT_SCHEMA, view_of_table};
 
-pub(super) fn meta(plan: &LogicalPlan, context: &QueryContext) -> Result<Meta> {
-    let registry = &context.read_view.loaded.registry;
-    // Without columns: only its states.
-    let mut views: BTreeMap<&str, Option<BTreeSet<usize>>> = BTreeMap::new();
-    let mut streams: Vec<Arc<str>> = Vec::new();
-    plan.apply_with_subqueries(|node| {
-        if let LogicalPlan::TableScan(scan) = node
-            && scan.table_name.schema().is_none_or(|schema| schema == DEFAULT_SCHEMA)
-        {
-            let name = scan.table_name.table();
-            if let Some(view) = view_of_table(registry, name) {
-                let columns = views.entry(&view.name).or_default();
-                if *view.name == *name {
-                    let all = || (0..scan.source.schema().fields().len()).collect();
-                    columns.get_or_insert_default().extend(scan.projection.clone().unwrap_or_else(all));
+/// What a query reads.
+pub(super) struct TablesRead {
+    /// The views, with the indices of the columns; without where only its states are read.
+    pub(super) views: Vec<(Arc<str>, Option<Vec<usize>>)>,
+    pub(super) streams: Vec<Arc<str>>,
+}
+
+impl TablesRead {
+    /// Errors: a view that cannot be read.
+    pub(super) fn find(plan: &LogicalPlan, context: &QueryContext) -> Result<TablesRead> {
+        let registry = &context.read_view.loaded.registry;
+        let mut views: BTreeMap<Arc<str>, Option<BTreeSet<usize>>> = BTreeMap::new();
+        let mut streams: Vec<Arc<str>> = Vec::new();
+        plan.apply_with_subqueries(|node| {
+            if let LogicalPlan::TableScan(scan) = node
+                && scan.table_name.schema().is_none_or(|schema| schema == DEFAULT_SCHEMA)
+            {
+                let name = scan.table_name.table();
+                if let Some(view) = view_of_table(registry, name) {
+                    let columns = views.entry(view.name.clone()).or_default();
+                    if *view.name == *name {
+                        let all = || (0..scan.source.schema().fields().len()).collect();
+                        columns.get_or_insert_default().extend(scan.projection.clone().unwrap_or_else(all));
+                    }
+                } else if let Some((stream, _)) = registry.streams.get_key_value(name) {
+                    streams.push(stream.clone());
                 }
-            } else if let Some((stream, _)) = registry.streams.get_key_value(name) {
-                streams.push(stream.clone());
             }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        for view in views.keys() {
+            context.read_view.view(view)?;
         }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    let views: Vec<(&str, Option<Vec<usize>>)> = views.into_iter().map(|(view, columns)| (view, columns.map(Vec::from_iter))).collect();
-    let asked = views.iter().map(|(view, columns)| Ok(AskedView { view: context.read_view.view(view)?, columns: columns.as_deref() }));
-    Ok(Meta::new(context, &asked.collect::<Result<Vec<_>>>()?, &streams))
+        let views = views.into_iter().map(|(view, columns)| (view, columns.map(Vec::from_iter))).collect();
+        Ok(TablesRead { views, streams })
+    }
+
+    /// The meta of a query with this context, which can read all of the views.
+    pub(super) fn meta(&self, context: &QueryContext) -> Meta {
+        let asked = self.views.iter().filter_map(|(view, columns)| {
+            let view = context.read_view.known_view(view).ok()?;
+            Some(AskedView { view, columns: columns.as_deref() })
+        });
+        Meta::new(context, &asked.collect::<Vec<_>>(), &self.streams)
+    }
 }

@@ -5,6 +5,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::*;
+use crate::Meta;
 use crate::harness::{Harness, VELOCITY, definition, event};
 use crate::json::rows;
 use crate::lookup::MAX_KEYS;

@@ -1,0 +1,57 @@
+//! The meta of a query's answer, most of which is made only if somebody reads it: clients of PostgreSQL get none.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::OnceLock;
+
+use serde::{Serialize, Serializer};
+use types::vector::Vector;
+
+use super::used::TablesRead;
+use crate::meta::Meta;
+use crate::query_context::QueryContext;
+
+/// What an answer is made from, before its first row: a [`Meta`], made when it is first read.
+pub struct QueryMeta {
+    /// The position of the answer. Streams are hidden in it before the rest is read.
+    pub cut: Vector,
+    context: QueryContext,
+    tables: TablesRead,
+    made: OnceLock<Meta>,
+}
+
+impl QueryMeta {
+    pub(super) fn new(context: QueryContext, tables: TablesRead) -> Self {
+        Self { cut: context.read_view.vector.clone(), context, tables, made: OnceLock::new() }
+    }
+
+    /// The same with what the batches so far turned out to be.
+    pub(super) fn so_far(&self) -> Meta {
+        let mut meta = Meta::clone(self);
+        meta.add_found_out(&self.context.estimated, &self.context.errors);
+        meta
+    }
+}
+
+impl Deref for QueryMeta {
+    type Target = Meta;
+
+    fn deref(&self) -> &Meta {
+        self.made.get_or_init(|| Meta { cut: self.cut.clone(), ..self.tables.meta(&self.context) })
+    }
+}
+
+impl fmt::Debug for QueryMeta {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        <Meta as fmt::Debug>::fmt(self, f)
+    }
+}
+
+impl Serialize for QueryMeta {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Meta::serialize(self, serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests;
