@@ -23,6 +23,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use engine::plan::TextType;
 use event_log::Log;
 use futures::{StreamExt, TryStreamExt};
+use metrics::Histogram;
 use types::tiles::Micros;
 use types::{Error, Result};
 
@@ -303,7 +304,8 @@ struct Timer(Instant);
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        metrics::histogram!("basestream_serving_query_seconds").record(self.0.elapsed().as_secs_f64());
+        static SECONDS: LazyLock<Histogram> = LazyLock::new(|| metrics::histogram!("basestream_serving_query_seconds"));
+        SECONDS.record(self.0.elapsed().as_secs_f64());
     }
 }
 

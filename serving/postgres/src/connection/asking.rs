@@ -1,6 +1,9 @@
 //! Statements that have rows: begun, and sent.
 
+use std::sync::LazyLock;
+
 use datafusion::common::ScalarValue;
+use metrics::Counter;
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::copy::{CopyDone, CopyOutResponse};
 use pgwire::messages::response::CommandComplete;
@@ -12,6 +15,8 @@ use crate::problem::{IN_FAILED_TRANSACTION, SqlProblem};
 use crate::query::{AskedText, ReadFrom, StatementRows};
 use crate::rows::RowFormat;
 use crate::statement::{Command, Statement};
+
+static QUERIES: LazyLock<Counter> = LazyLock::new(|| metrics::counter!("basestream_serving_postgres_queries_total"));
 
 impl Connection {
     /// In a failed transaction, only its end is answered.
@@ -45,7 +50,7 @@ impl Connection {
             false => None,
         };
         let from = ReadFrom { read_view, as_of: self.session.as_of(), zone: self.session.zone() };
-        metrics::counter!("basestream_serving_postgres_queries_total").increment(1);
+        QUERIES.increment(1);
         let Statement { sql, may_name_the_catalog, .. } = running.statement;
         let asking = self.query_engine.ask(AskedText { sql, may_name_the_catalog: *may_name_the_catalog }, params, from);
         match limits.first(asking, &mut self.socket).await? {
