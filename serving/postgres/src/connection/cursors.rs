@@ -10,9 +10,9 @@ use pgwire::messages::extendedquery::PortalSuspended;
 use super::answering::{self, RowOutput, StatementLimits};
 use super::prepared::{self, Portal, PortalProgress, Prepared};
 use super::{Answered, Connection, RunningStatement};
-use crate::columns::{WireType, row_description};
+use crate::columns::row_description;
 use crate::problem::{NOT_SUPPORTED, SqlProblem, UNDEFINED_PORTAL};
-use crate::query::StatementRows;
+use crate::query::{Description, StatementRows};
 use crate::rows::{BINARY, RowFormat};
 use crate::statement::{CursorStep, Declare, Fetch, Statement, only_forward};
 
@@ -24,8 +24,8 @@ pub(super) enum FetchedBy {
     Portal {
         /// As they were asked for.
         formats: Vec<i16>,
-        /// The columns that were described.
-        shown: Option<Vec<WireType>>,
+        /// What was described to the client.
+        shown: Option<Arc<Description>>,
         /// How many are sent at a time; 0: all.
         max_rows: usize,
         /// Where the cursor stood after the rows that were sent before, if some were.
@@ -36,7 +36,7 @@ pub(super) enum FetchedBy {
 impl Connection {
     /// Plans the query of a cursor, and keeps it with the values of its parameters. `text` is the whole text of the
     /// DECLARE, and `types` are those that the client says of the parameters.
-    pub(super) async fn declare(&mut self, declare: &Declare, text: &str, types: Vec<u32>, params: Vec<ScalarValue>) -> Answered {
+    pub(super) async fn declare(&mut self, declare: &Declare, text: &str, types: Arc<[u32]>, params: Vec<ScalarValue>) -> Answered {
         if !self.session.in_transaction() {
             return Err(SqlProblem::new("25P01", "DECLARE CURSOR can only be used in transaction blocks").into());
         }
@@ -68,7 +68,7 @@ impl Connection {
             Some(known) => known,
             None => {
                 let described = self.described_query(&cursor.prepared).await?;
-                (described.schema, described.types)
+                (described.schema.clone(), described.types.clone())
             }
         };
         let (formats, max_rows, resumed_at) = match by {
@@ -77,7 +77,7 @@ impl Connection {
                 self.socket.put(PgWireBackendMessage::RowDescription(row_description(&schema, &types, &formats)))?;
                 (formats, 0, None)
             }
-            FetchedBy::Portal { shown: Some(shown), .. } if !prepared::are_alike(&shown, &types) => {
+            FetchedBy::Portal { shown: Some(shown), .. } if !prepared::are_alike(&shown.types, &types) => {
                 return Err(SqlProblem::new(NOT_SUPPORTED, "cached plan must not change result type").into());
             }
             FetchedBy::Portal { formats, max_rows, resumed_at, .. } => {

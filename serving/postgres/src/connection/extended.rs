@@ -1,5 +1,7 @@
 //! The extended protocol: statements are prepared, bound to parameters as portals, described, and run in parts.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::data::{NoData, ParameterDescription};
@@ -62,7 +64,7 @@ impl Connection {
             true => None,
             false => Some(self.described(&prepared).await?),
         };
-        let types = described.as_ref().map_or(&prepared.types, |described| &described.params);
+        let types = described.as_ref().map_or(&*prepared.types, |described| described.params.as_slice());
         let params = prepared::values(types, formats, values, self.session.zone())?;
         let (number, progress) = (self.portals_made, PortalProgress::NotBegun);
         self.keep_portal(name, Portal { number, prepared, text_bytes: 0, params, formats: result_formats, progress })?;
@@ -86,31 +88,32 @@ impl Connection {
     }
 
     /// What a statement is, as of now.
-    async fn described(&mut self, prepared: &Prepared) -> Answered<Description> {
-        let Some(statement) = &prepared.statement else { return Ok(prepared::nothing()) };
-        match &statement.command {
-            Command::Rows => self.described_query(prepared).await,
-            Command::Show { name } => Ok(prepared::texts(&[name])),
-            Command::ShowAll => Ok(prepared::texts(&["name", "setting"])),
+    async fn described(&mut self, prepared: &Prepared) -> Answered<Arc<Description>> {
+        let Some(command) = prepared.command() else { return Ok(Arc::new(prepared::nothing())) };
+        let described = match command {
+            Command::Rows => return self.described_query(prepared).await,
+            Command::Show { name } => prepared::texts(&[name]),
+            Command::ShowAll => prepared::texts(&["name", "setting"]),
             Command::Declare(declare) => {
                 let query = Prepared { statement: Some(declare.query.clone()), ..prepared.clone() };
-                let params = self.described_query(&query).await?.params;
-                Ok(Description { params, ..prepared::nothing() })
+                let params = self.described_query(&query).await?.params.clone();
+                Description { params, ..prepared::nothing() }
             }
             Command::Fetch(fetch) => {
-                self.refuse_if_failed(&statement.command)?;
+                self.refuse_if_failed(command)?;
                 let cursor = self.portals.get(&fetch.cursor).filter(|portal| portal.is_query());
                 let cursor = cursor.ok_or_else(|| no_cursor(&fetch.cursor))?.prepared.clone();
                 let described = self.described_query(&cursor).await?;
-                Ok(Description { params: Vec::new(), ..described })
+                Description { params: Vec::new(), ..Description::clone(&described) }
             }
-            _ => Ok(prepared::nothing()),
-        }
+            _ => prepared::nothing(),
+        };
+        Ok(Arc::new(described))
     }
 
     /// What a query is, as of now. A text that was described since the catalog changed last is not planned again.
-    pub(super) async fn described_query(&mut self, prepared: &Prepared) -> Answered<Description> {
-        let Some(statement) = &prepared.statement else { return Ok(prepared::nothing()) };
+    pub(super) async fn described_query(&mut self, prepared: &Prepared) -> Answered<Arc<Description>> {
+        let Some(statement) = &prepared.statement else { return Ok(Arc::new(prepared::nothing())) };
         self.refuse_if_failed(&statement.command)?;
         let node = self.query_engine.node.clone();
         // A transaction describes what it read first; without one, what is loaded is enough to find what is kept.
@@ -127,7 +130,7 @@ impl Connection {
         let describing = self.query_engine.describe(&statement.sql, &prepared.types, read_view);
         let described = limits.first(describing, &mut self.socket).await?;
         self.cancel.end();
-        let described = described.map_err(|problem| problem.within(&prepared.sql, statement.start))?;
+        let described = Arc::new(described.map_err(|problem| problem.within(&prepared.sql, statement.start))?);
         self.descriptions.keep(&statement.sql, &prepared.types, revision, described.clone());
         Ok(described)
     }
@@ -139,7 +142,7 @@ impl Connection {
         self.socket.put(PgWireBackendMessage::ParameterDescription(parameters))?;
         self.put_columns(&described, &[])?;
         if let Some(kept) = self.statements.get_mut(name) {
-            kept.shown = Some(described.types);
+            kept.shown = Some(described);
         }
         Ok(())
     }
@@ -151,7 +154,7 @@ impl Connection {
         let formats = prepared::result_formats(&formats, described.types.len())?;
         self.put_columns(&described, &formats)?;
         if let Some(portal) = self.portals.get_mut(name) {
-            portal.prepared.shown = Some(described.types);
+            portal.prepared.shown = Some(described);
         }
         Ok(())
     }
@@ -210,7 +213,7 @@ impl Connection {
             (Command::Rows | Command::Show { .. } | Command::ShowAll, PortalProgress::Begun(answer)) => answer,
             (Command::Rows, progress @ PortalProgress::NotBegun) => {
                 let answer = self.begin(&running, std::mem::take(&mut portal.params), &limits).await?;
-                if portal.prepared.shown.as_ref().is_some_and(|shown| !prepared::are_alike(shown, &answer.types)) {
+                if portal.prepared.shown.as_ref().is_some_and(|shown| !prepared::are_alike(&shown.types, &answer.types)) {
                     return Err(SqlProblem::new(NOT_SUPPORTED, "cached plan must not change result type").into());
                 }
                 progress.begin(answer)

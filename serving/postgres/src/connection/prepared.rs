@@ -19,21 +19,21 @@ pub(super) type Named<T> = HashMap<String, T>;
 /// This many descriptions are kept.
 const MAX_DESCRIPTIONS: usize = 256;
 
-/// A statement's text and what the client said of its parameters.
+/// A statement's text and what the client said of its parameters. Cheap to clone: each portal has one.
 #[derive(Debug, Clone)]
 pub(super) struct Prepared {
     pub(super) sql: Arc<str>,
     /// `None` for a text without a statement.
     pub(super) statement: Option<Arc<Statement>>,
     /// OIDs; 0 where the client says none.
-    pub(super) types: Vec<u32>,
-    /// The columns that were described to the client. An execution with other columns is refused.
-    pub(super) shown: Option<Vec<WireType>>,
+    pub(super) types: Arc<[u32]>,
+    /// What was described to the client. An execution with other columns is refused.
+    pub(super) shown: Option<Arc<Description>>,
 }
 
 impl Prepared {
     pub(super) fn new(sql: String, statement: Option<Statement>, types: Vec<u32>) -> Self {
-        Self { sql: sql.into(), statement: statement.map(Arc::new), types, shown: None }
+        Self { sql: sql.into(), statement: statement.map(Arc::new), types: types.into(), shown: None }
     }
 
     pub(super) fn command(&self) -> Option<&Command> {
@@ -99,15 +99,15 @@ impl PortalProgress {
 
 /// What queries are, by their text, the types that the client says of their parameters, and the catalog's revision.
 #[derive(Debug, Default)]
-pub(super) struct Descriptions(HashMap<String, HashMap<Vec<u32>, (Revision, Description)>>);
+pub(super) struct Descriptions(HashMap<String, HashMap<Vec<u32>, (Revision, Arc<Description>)>>);
 
 impl Descriptions {
-    pub(super) fn get(&self, sql: &str, types: &[u32], revision: Revision) -> Option<Description> {
+    pub(super) fn get(&self, sql: &str, types: &[u32], revision: Revision) -> Option<Arc<Description>> {
         let (of, described) = self.0.get(sql)?.get(types)?;
         (*of == revision).then(|| described.clone())
     }
 
-    pub(super) fn keep(&mut self, sql: &str, types: &[u32], revision: Revision, described: Description) {
+    pub(super) fn keep(&mut self, sql: &str, types: &[u32], revision: Revision, described: Arc<Description>) {
         if self.0.values().map(HashMap::len).sum::<usize>() >= MAX_DESCRIPTIONS {
             self.0.clear();
         }

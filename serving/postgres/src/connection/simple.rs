@@ -1,5 +1,7 @@
 //! The simple protocol: a text of statements, each answered as it comes.
 
+use std::sync::Arc;
+
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::response::EmptyQueryResponse;
 
@@ -80,7 +82,7 @@ impl Connection {
                 self.socket.put(PgWireBackendMessage::RowDescription(row_description(&answer.schema, &answer.types, &formats)))?;
                 self.send_all(running, answer, formats, &limits).await
             }
-            Command::Declare(declare) => self.declare(declare, running.text, Vec::new(), Vec::new()).await,
+            Command::Declare(declare) => self.declare(declare, running.text, Arc::default(), Vec::new()).await,
             Command::Fetch(fetch) => self.fetch(fetch, FetchedBy::Text).await.map(|_| ()),
             Command::Move(step) => self.move_cursor(step).await,
             command => self.change(command),
