@@ -15,9 +15,10 @@ struct Running {
     query: RunningQuery,
 }
 
-/// What a connection runs at the moment. The connection has it at hand, so that its queries do not wait for others.
+/// Cancels what a connection runs at the moment. The connection has it at hand, so that its queries do not wait for
+/// others. They have one token until somebody cancels it.
 #[derive(Debug, Clone, Default)]
-struct RunningQuery(Arc<Mutex<Option<CancellationToken>>>);
+struct RunningQuery(Arc<Mutex<CancellationToken>>);
 
 /// A connection's key. It ends with the connection.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl Cancels {
         // All bytes are compared: how long it takes says nothing.
         let differs = connection.key.to_be_bytes().iter().zip(key).fold(0, |differs, (a, b)| differs | (a ^ b));
         if key.len() == size_of::<i32>() && differs == 0 {
-            connection.query.lock().iter().for_each(CancellationToken::cancel);
+            connection.query.lock().cancel();
         }
     }
 
@@ -55,7 +56,7 @@ impl Cancels {
 }
 
 impl RunningQuery {
-    fn lock(&self) -> MutexGuard<'_, Option<CancellationToken>> {
+    fn lock(&self) -> MutexGuard<'_, CancellationToken> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -63,13 +64,11 @@ impl RunningQuery {
 impl CancelKey {
     /// A token for what the connection runs now; a cancel before this is for nothing.
     pub(crate) fn begin(&self) -> CancellationToken {
-        let token = CancellationToken::new();
-        *self.query.lock() = Some(token.clone());
-        token
-    }
-
-    pub(crate) fn end(&self) {
-        *self.query.lock() = None;
+        let mut token = self.query.lock();
+        if token.is_cancelled() {
+            *token = CancellationToken::new();
+        }
+        token.clone()
     }
 }
 
@@ -95,7 +94,7 @@ mod tests {
         all.cancel(ours.process, &ours.key.to_be_bytes());
         assert!(running.is_cancelled() && !others.is_cancelled());
 
-        ours.end();
+        assert!(!ours.begin().is_cancelled(), "it runs something else");
         all.cancel(ours.process, &ours.key.to_be_bytes());
         assert!(!ours.begin().is_cancelled(), "a cancel that comes late is for nothing");
         let process = ours.process;

@@ -117,8 +117,10 @@ impl Connection {
 
     /// Answers until the client leaves, or `stop`.
     pub(crate) async fn run(mut self, stop: &CancellationToken) {
+        // Of its own, so that connections do not wait for one another's locks before each message.
+        let stop = stop.child_token();
         // An error is one of the connection: nothing more can be said.
-        let _ = self.answer_all(stop).await;
+        let _ = self.answer_all(&stop).await;
         self.socket.close().await;
     }
 
@@ -195,11 +197,7 @@ impl Connection {
             }
             Message::Describe { what: Target::Statement, name } => self.describe_statement(&name).await,
             Message::Describe { what: Target::Portal, name } => self.describe_portal(&name).await,
-            Message::Execute { portal, max_rows } => {
-                let outcome = self.execute(&portal, max_rows).await;
-                self.cancel.end();
-                outcome
-            }
+            Message::Execute { portal, max_rows } => self.execute(&portal, max_rows).await,
             Message::Close { what, name } => {
                 match what {
                     Target::Statement => drop(self.statements.remove(&name)),

@@ -116,7 +116,11 @@ impl StatementLimits {
 
     async fn until<T>(&self, time: Instant, work: impl Future<Output = T>, socket: &mut Socket) -> Answered<T> {
         self.check_cancelled()?;
-        // What needs no waiting is done before anything is registered that could end it.
+        let mut work = pin!(work);
+        // What needs no waiting is done before anything is made that could end it.
+        if let Poll::Ready(done) = poll!(work.as_mut()) {
+            return Ok(done);
+        }
         tokio::select! {
             biased;
             done = work => Ok(done),

@@ -129,7 +129,6 @@ impl Connection {
         let limits = self.limits();
         let describing = self.query_engine.describe(&statement.sql, &prepared.types, read_view);
         let described = limits.first(describing, &mut self.socket).await?;
-        self.cancel.end();
         let described = Arc::new(described.map_err(|problem| problem.within(&prepared.sql, statement.start))?);
         self.descriptions.keep(&statement.sql, &prepared.types, revision, described.clone());
         Ok(described)

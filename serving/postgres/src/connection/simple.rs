@@ -23,7 +23,6 @@ impl Connection {
             Ok(statements) => self.statements_in_turn(text, &statements).await,
             Err(problem) => Err(problem.into()),
         };
-        self.cancel.end();
         match outcome {
             Ok(()) => {}
             Err(MessageFailure::Gone) => return Err(MessageFailure::Gone),
