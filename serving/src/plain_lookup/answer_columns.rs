@@ -45,7 +45,10 @@ impl AnswerColumns {
         }
         let schema = view_schema.project(&places)?;
         let text_types = typed_texts.in_table(&lookup.view, &schema);
-        Ok(Some(AnswerColumns { places, shown: Arc::new(named_as(asked, schema)), text_types, plan: Arc::downgrade(plan) }))
+        let shown = named_as(asked, schema);
+        // The rows of all columns have the view's own schema: they are not compared with another that is the same.
+        let shown = if shown == *view_schema { view_schema } else { Arc::new(shown) };
+        Ok(Some(AnswerColumns { places, shown, text_types, plan: Arc::downgrade(plan) }))
     }
 
     /// Whether they follow from this plan.

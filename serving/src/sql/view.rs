@@ -174,7 +174,7 @@ impl Scan {
 /// The rows with the names of a schema for their columns.
 fn named_as(schema: &SchemaRef, rows: RecordBatch) -> Result<RecordBatch> {
     let mut columns = rows.schema_ref().fields().iter().zip(schema.fields());
-    if columns.all(|(column, shown)| column.name() == shown.name()) {
+    if Arc::ptr_eq(rows.schema_ref(), schema) || columns.all(|(column, shown)| column.name() == shown.name()) {
         return Ok(rows);
     }
     let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
