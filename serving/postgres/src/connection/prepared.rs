@@ -1,11 +1,10 @@
 //! Prepared statements and portals.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use catalog::Revision;
-use datafusion::common::ScalarValue;
+use datafusion::common::{HashMap, ScalarValue};
 
 use crate::columns::{WireType, text_schema, wire_types};
 use crate::params;
