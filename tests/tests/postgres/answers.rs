@@ -377,6 +377,22 @@ async fn a_statement_prepared_before_a_run_answers_what_came_after() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_statement_is_prepared_again_once_its_columns_are_others() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let sql = "SELECT * FROM per_device WHERE device = $1";
+    let before = client.prepare(sql).await.unwrap();
+    assert_eq!(client.query_one(&before, &[&"a"]).await.unwrap().len(), 3);
+    server.change("per_device", "CREATE VIEW per_device AS SELECT count(*) AS n, device FROM events GROUP BY device").await;
+    let error = client.query(&before, &[&"a"]).await.unwrap_err();
+    let (state, message, _) = error_of(&error);
+    assert_eq!((state.as_str(), message.as_str()), ("0A000", "cached plan must not change result type"));
+    let row = client.query_one(&client.prepare(sql).await.unwrap(), &[&"a"]).await.unwrap();
+    assert_eq!((row.len(), row.get::<_, i64>("n"), row.get::<_, &str>("device")), (2, 1, "a"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_stands_on_one_read_view() {
     let mut server = Server::filled().await;
     let mut client = server.connect().await;

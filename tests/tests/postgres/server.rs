@@ -7,12 +7,14 @@ use std::time::Duration;
 use basestream_tests::{Harness, Worker};
 use batch::RunTime;
 use catalog::DefinitionKind::{self, Stream, View};
+use catalog::{Add, Commit, DefinitionRecord, DefinitionStatus};
 use engine::fresh::Fresh;
 use serving::http::Protection;
 use serving::{Node, ServingLimits};
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 const STREAM: &str = "CREATE STREAM events (
     id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, device TEXT, unit UUID, ok BOOLEAN, small INT, big BIGINT, real DOUBLE,
@@ -92,6 +94,17 @@ impl Server {
     /// A new snapshot of a view takes the place of the one before.
     pub async fn run(&self, view: &str) {
         self.harness.batch(view, RunTime::EventClock).await.unwrap();
+        self.node.refresh().await.unwrap();
+    }
+
+    /// The second version of a view takes the place of the first.
+    pub async fn change(&self, view: &str, sql: &str) {
+        let state = self.harness.catalog.state().await.unwrap();
+        let first = state.definitions.live_versions(View, view).next().unwrap();
+        let second = DefinitionRecord { version: 2, sql: sql.to_owned(), ..first.clone() };
+        let first = DefinitionRecord { status: DefinitionStatus::Retired, ..first.clone() };
+        let add = vec![Add::Definition(first), Add::Definition(second)];
+        self.harness.catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
         self.node.refresh().await.unwrap();
     }
 
