@@ -86,7 +86,7 @@ async fn the_position_passes_over_the_markers_of_transactions() {
 }
 
 /// As when a worker takes an output over, and reads the topic of positions while others append to it. A client learns
-/// that it is at the end from an empty fetch. Here none is empty: a fetch waits for 30 s, and the next record is sooner.
+/// that it is at the end from an empty fetch. Here none is empty: a fetch waits for 30 s, and a record comes sooner.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs services: just test-services"]
 async fn a_read_ends_where_the_topic_ended_when_it_began() {
