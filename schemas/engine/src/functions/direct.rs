@@ -344,7 +344,8 @@ where
     let DataType::Struct(judged_fields) = &merge.value_type else { return Ok(None) };
     let Some(items) = lists.iter().map(|lists| items(lists.values())).collect::<Option<Vec<A>>>() else { return Ok(None) };
     let (mut counts, mut bytes) = (vec![0_i64; states.group_count], vec![0_u64; states.group_count]);
-    let mut seen: HashSet<(usize, A::Item)> = HashSet::with_capacity(states.rows.len());
+    let length = |(array, row): &(usize, usize)| lists[*array].value_length(*row) as usize;
+    let mut seen: HashSet<(usize, A::Item)> = HashSet::with_capacity(states.rows.iter().map(length).sum());
     for ((array, row), group) in states.rows.iter().zip(states.groups) {
         let (lists, items, marks) = (lists[*array], &items[*array], marks[*array]);
         let (from, to) = (lists.value_offsets()[*row] as usize, lists.value_offsets()[*row + 1] as usize);
