@@ -34,6 +34,9 @@ use super::state_bytes::item_bytes;
 use super::sums::wide::Wide;
 use super::sums::{is_sum, judged_sums};
 
+/// Room is made at once for this many distinct values. Of more, most may be alike, or not be read because of the limit.
+const ROOM_AT_ONCE: usize = 16_384;
+
 /// How the states of an aggregate are merged.
 #[derive(Debug, Clone)]
 pub(crate) struct DirectMerge {
@@ -345,7 +348,8 @@ where
     let Some(items) = lists.iter().map(|lists| items(lists.values())).collect::<Option<Vec<A>>>() else { return Ok(None) };
     let (mut counts, mut bytes) = (vec![0_i64; states.group_count], vec![0_u64; states.group_count]);
     let length = |(array, row): &(usize, usize)| lists[*array].value_length(*row) as usize;
-    let mut seen: HashSet<(usize, A::Item)> = HashSet::with_capacity(states.rows.iter().map(length).sum());
+    let room = states.rows.iter().map(length).sum::<usize>().min(ROOM_AT_ONCE);
+    let mut seen: HashSet<(usize, A::Item)> = HashSet::with_capacity(room);
     for ((array, row), group) in states.rows.iter().zip(states.groups) {
         let (lists, items, marks) = (lists[*array], &items[*array], marks[*array]);
         let (from, to) = (lists.value_offsets()[*row] as usize, lists.value_offsets()[*row + 1] as usize);

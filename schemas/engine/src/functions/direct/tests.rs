@@ -2,6 +2,7 @@ use std::iter::successors;
 use std::sync::LazyLock;
 
 use arrow::array::{ListBuilder, PrimitiveBuilder, StringBuilder};
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::interleave;
 use arrow::datatypes::{Field, Schema};
 use datafusion::functions_aggregate::count::count_udaf;
@@ -319,4 +320,21 @@ fn sets_are_counted_up_to_their_limit() {
     assert_eq!(counted(&[Some(&["a"]), Some(&["x".repeat(44).as_str()])], None), None, "a byte more");
     assert_eq!(counted(&[Some(&["a"])], Some(true)), None, "was past the limit");
     assert_eq!(counted(&[Some(&["a"]), None], None), None, "NULL");
+}
+
+/// Their values would take more memory than any process can have.
+#[test]
+fn no_room_is_made_for_the_values_of_sets_that_are_past_the_limit() {
+    const VALUES: usize = 1 << 24;
+    let aggregate = distinct_count(&DataType::Int64);
+    let fields = aggregate.state_fields().unwrap();
+    let direct = DirectMerge::for_aggregate(&aggregate, &fields).unwrap();
+    let DataType::List(item) = fields[0].data_type() else { panic!("{:?}", fields[0]) };
+    let values = Arc::new(Int64Array::from(vec![0_i64; VALUES]));
+    let sets = ListArray::new(item.clone(), OffsetBuffer::from_lengths([VALUES]), values, None);
+    let marks = BooleanArray::from(vec![false]);
+    let fields: [Vec<&dyn Array>; 2] = [vec![&sets], vec![&marks]];
+    let (rows, groups): (Vec<(usize, usize)>, Vec<usize>) = (0..1 << 20).map(|_| ((0, 0), 0)).unzip();
+    let states = GroupedStates { fields: &fields, rows: &rows, groups: &groups, group_count: 1 };
+    assert!(direct.values(&states).unwrap().is_none());
 }
