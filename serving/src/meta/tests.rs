@@ -26,6 +26,7 @@ async fn lookups_of_one_read_view_share_a_meta_which_is_as_each_would_make_it() 
     let payment = |id: &str| event(id, "2026-03-02T11:59:00Z", "a", "0.50", "ok");
     let committed = meta();
     assert_eq!((committed.cut, committed.complete_to), ("payments/0:5,payments/1:1".parse().unwrap(), Some(NOW)));
+    shared_meta(&follower, &kept, "velocity");
     for (id, cut) in [("7", "payments/0:5,payments/1:2"), ("8", "payments/0:5,payments/1:3")] {
         harness.fresh(1, &[payment(id)]).await;
         assert_eq!(meta().cut, cut.parse().unwrap());
