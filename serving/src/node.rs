@@ -212,7 +212,7 @@ impl Node {
         let (params, settings, principal) = (Params::Json(params), SessionSettings::default(), self.principal.clone());
         let asked = sql::Query { sql, params, settings, on_value_error, principal };
         let mut response = sql::query(&self.inner.follower, &self.inner.runtime, self.inner.log.get(), asked, after).await?;
-        self.hide_other_streams(&mut response.meta.cut)?;
+        self.hide_other_streams(response.meta.cut_mut())?;
         Ok(response)
     }
 
@@ -270,7 +270,7 @@ impl Node {
         let (params, settings, principal) = (Params::Json(Vec::new()), SessionSettings::default(), self.principal.clone());
         let asked = sql::Query { sql, params, settings, on_value_error, principal };
         let mut response = sql::query_at(&self.inner.follower, &self.inner.runtime, self.inner.log.get(), read_view, asked).await?;
-        self.hide_other_streams(&mut response.meta.cut)?;
+        self.hide_other_streams(response.meta.cut_mut())?;
         Ok(response)
     }
 
@@ -289,7 +289,7 @@ impl Node {
             Some(read_view) => sql::query_at(follower, runtime, log, read_view, asked).await?,
             None => sql::query(follower, runtime, log, asked, None).await?,
         };
-        self.hide_other_streams(&mut response.meta.cut)?;
+        self.hide_other_streams(response.meta.cut_mut())?;
         Ok(response)
     }
 

@@ -88,7 +88,7 @@ pub struct ReadView {
     pub is_kept: bool,
 }
 
-/// Identifies what a read view reads, apart from the time: what holds for one holds for all with the same.
+/// Identifies what a read view reads: read views with the same one differ in their time alone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReadViewId(Arc<()>);
 

@@ -117,7 +117,7 @@ impl Connection {
 
     /// Answers until the client leaves, or `stop`.
     pub(crate) async fn run(mut self, stop: &CancellationToken) {
-        // Of its own, so that connections do not wait for one another's locks before each message.
+        // A token of its own, so that connections do not wait for one another's locks before each message.
         let stop = stop.child_token();
         // An error is one of the connection: nothing more can be said.
         let _ = self.answer_all(&stop).await;

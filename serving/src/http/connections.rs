@@ -94,7 +94,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, tls: Option<Ser
             }
             continue;
         };
-        // Of its own, since each wake of a connection locks the token that it waits for.
+        // A token of its own: each time a connection wakes, it locks the one that it waits for.
         let (router, tls, stop) = (router.clone(), tls.clone(), stop.child_token());
         connections.spawn(async move {
             answer(stream, router, tls, limits, stop).await;

@@ -13,8 +13,7 @@ use crate::query_context::QueryContext;
 
 /// What an answer is made from, before its first row: a [`Meta`], made when it is first read.
 pub struct QueryMeta {
-    /// The position of the answer. Streams are hidden in it before the rest is read.
-    pub cut: Vector,
+    cut: Vector,
     context: QueryContext,
     tables: TablesRead,
     made: OnceLock<Meta>,
@@ -23,6 +22,12 @@ pub struct QueryMeta {
 impl QueryMeta {
     pub(super) fn new(context: QueryContext, tables: TablesRead) -> Self {
         Self { cut: context.read_view.vector.clone(), context, tables, made: OnceLock::new() }
+    }
+
+    /// The position of the answer, to hide streams in it.
+    pub(crate) fn cut_mut(&mut self) -> &mut Vector {
+        self.made.take();
+        &mut self.cut
     }
 
     /// The same with what the batches so far turned out to be.
