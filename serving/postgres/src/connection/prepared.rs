@@ -98,7 +98,9 @@ impl PortalProgress {
 
 /// What queries are, by their text, the types that the client says of their parameters, and the catalog's revision.
 #[derive(Debug, Default)]
-pub(super) struct Descriptions(HashMap<String, HashMap<Vec<u32>, (Revision, Arc<Description>)>>);
+pub(super) struct Descriptions(HashMap<String, ByTypes>);
+
+type ByTypes = HashMap<Vec<u32>, (Revision, Arc<Description>)>;
 
 impl Descriptions {
     pub(super) fn get(&self, sql: &str, types: &[u32], revision: Revision) -> Option<Arc<Description>> {
