@@ -34,6 +34,8 @@ pub(super) struct Field {
     pub name: String,
     pub path: String,
     pub sql_type: String,
+    /// Of a time that is a number.
+    pub unit: Option<String>,
 }
 
 /// Where the features go.
@@ -161,11 +163,14 @@ impl ScriptReader {
 
     /// One field of several event types.
     fn add_field(&mut self, line: usize, options: &mut Options) -> Result<(), String> {
-        let name = options.name("name")?;
-        let path = options.take("path").unwrap_or_else(|| format!("$.{name}"));
+        let written = options.required("name")?;
+        let name = identifier(&written)?;
+        // Unlike names, members of JSON differ by letter case.
+        let path = options.take("path").unwrap_or_else(|| format!("$.{written}"));
         let sql_type = sql_type(&options.required("type")?)?;
+        let unit = options.take("unit");
         for event_type in options.required("event-type")?.split(',') {
-            let field = Field { line, name: name.clone(), path: path.clone(), sql_type: sql_type.clone() };
+            let field = Field { line, name: name.clone(), path: path.clone(), sql_type: sql_type.clone(), unit: unit.clone() };
             self.fields.push((identifier(event_type.trim())?, field));
         }
         Ok(())

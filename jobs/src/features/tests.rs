@@ -62,6 +62,27 @@ async fn what_the_check_refuses_is_reported_by_its_line_of_the_script() {
     }
 }
 
+#[tokio::test]
+async fn a_field_is_read_from_the_member_of_its_name_as_it_is_written_and_in_its_unit() {
+    let script = "set-source --event-type pay --time paidAt\nset-sink --event-type pay --topic out --key deviceId\n\
+        add-field --event-type pay --name paidAt --type timestamptz --unit ms\nadd-field --event-type pay --name deviceId --type text\n\
+        add-feature --name n --expr 'COUNT(7d, pay, deviceId)'\n";
+    let translated = translate("s", script);
+    assert_eq!(translated.mistakes, []);
+    assert_eq!(check(&translated.files, &Functions::standard(), 0).await.unwrap(), []);
+    let stream = &translated.files[0].text;
+    for column in [
+        "paidat TIMESTAMPTZ NOT NULL OPTIONS (path = '$.paidAt', unit = 'ms'), -- line 3\n",
+        "deviceid TEXT OPTIONS (path = '$.deviceId') -- line 4\n",
+    ] {
+        assert!(stream.contains(column), "{column}{stream}");
+    }
+    let wrong = translate("s", &script.replace("--unit ms", "--unit min"));
+    let mistakes = check(&wrong.files, &Functions::standard(), 0).await.unwrap();
+    let of_unit = mistakes.iter().find(|mistake| mistake.message.contains("unknown unit 'min'"));
+    assert_eq!(of_unit.map(|mistake| mistake.line), Some(3), "{mistakes:?}");
+}
+
 /// As an error it would cost the event all of its features.
 #[tokio::test]
 async fn a_square_root_of_a_negative_number_is_null() {

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use definitions::durations::parse_duration;
 
 use super::expression::{Argument, Expression, expand};
-use super::script::{FeatureSink, Script, Source};
+use super::script::{FeatureSink, Field, Script, Source};
 use super::{File, Mistake};
 
 /// What begins the comment with the lines of the script that a line of a file comes from.
@@ -65,7 +65,9 @@ fn stream(script_name: &str, event_type: &str, source: &Source) -> Result<File, 
         let needed = if field.name == source.time || Some(&field.name) == source.id.as_ref() { " NOT NULL" } else { "" };
         let comma = if index + 1 < source.fields.len() { "," } else { "" };
         let path = quoted(&field.path);
-        let _ = writeln!(text, "  {} {}{needed} OPTIONS (path = {path}){comma}{LINE_COMMENT}{}", field.name, field.sql_type, field.line);
+        let unit = field.unit.as_ref().map(|unit| format!(", unit = {}", quoted(unit))).unwrap_or_default();
+        let Field { line, name, sql_type, .. } = field;
+        let _ = writeln!(text, "  {name} {sql_type}{needed} OPTIONS (path = {path}{unit}){comma}{LINE_COMMENT}{line}");
     }
     let _ = write!(text, ") WITH (topic = {}, format = 'json', event_time = '{}'", quoted(&source.topic), source.time);
     for (option, name) in [("id", &source.id), ("key", &source.key)] {
