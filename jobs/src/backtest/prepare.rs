@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use batch::{Backtest, BacktestClock, ChangedSink, plan_of_sink};
-use catalog::CatalogState;
+use catalog::{CatalogState, DefinitionKind};
 use committed::registry::{LiveSink, Registry};
 use definitions::settings::ClockKind;
-use definitions::{SinkDefinition, parse};
+use definitions::{Definitions, SinkDefinition, parse};
 use engine::functions::Functions;
 use engine::parameters::Parameters;
 use engine::sinks::SinkPlan;
@@ -18,6 +18,7 @@ use types::{Error, Result};
 
 use super::BacktestRequest;
 use super::difference::VerdictComparison;
+use crate::apply::normalised;
 use crate::input_file::read_input_text;
 use crate::installation::Installation;
 use crate::mistakes::Mistakes;
@@ -92,7 +93,10 @@ async fn checked_definitions(
     };
     let version = live.as_ref().map_or(0, |sink| sink.version);
     let edited = match mistakes.noted(edited_definition(&change.file, &request.sink))? {
-        Some(definition) => Some(registry.sink_of(Arc::new(definition), version, functions).await),
+        Some((definition, file)) => {
+            note_unapplied(state, request, (&definition, &file), mistakes)?;
+            Some(registry.sink_of(Arc::new(definition), version, functions).await)
+        }
         None => None,
     };
     let (live, edited) = (planned("live", live, mistakes)?, planned("changed", edited, mistakes)?);
@@ -140,19 +144,49 @@ fn note_unused(request: &BacktestRequest, plans: &[&SinkPlan], known: &Parameter
     }
 }
 
-/// Reads the edited definition of a sink.
-fn edited_definition(file: &Path, name: &str) -> Result<SinkDefinition> {
+/// Notes each view and parameter that the edited sink names and that its file has otherwise than it is applied: events
+/// are scored with what is applied, so it would change nothing.
+fn note_unapplied(
+    state: &CatalogState,
+    request: &BacktestRequest,
+    (sink, file): (&SinkDefinition, &Definitions),
+    mistakes: &mut Mistakes,
+) -> Result<()> {
+    let names = parse::names_in(&sink.select);
+    for view in file.views.iter().filter(|view| names.contains(&*view.name)) {
+        let Some(applied) = state.served_or_building(DefinitionKind::View, &view.name) else { continue };
+        if !parse::parse_view(&applied.sql)?.means_the_same(&parse::parse_view(&normalised(&view.sql))?) {
+            let message = format!("the file of the edited sink has the view \"{}\" otherwise than it is applied", view.name);
+            mistakes.add(Error::input(message).with("expected", "a view that is applied: `apply` the edited one under another name first"));
+        }
+    }
+    for parameter in &file.parameters {
+        let is_used = sink.select.contains(&format!("'{}'", parameter.name));
+        let is_set = request.set.iter().any(|(name, _)| *name == *parameter.name);
+        let Some(applied) = state.served_or_building(DefinitionKind::Parameter, &parameter.name).filter(|_| is_used && !is_set) else {
+            continue;
+        };
+        if parse::parse_parameter(&applied.sql)?.value != parameter.value {
+            let message = format!("the file of the edited sink has another value of the parameter \"{}\" than is applied", parameter.name);
+            mistakes.add(Error::input(message).with("expected", format!("--set {}={}", parameter.name, parameter.value)));
+        }
+    }
+    Ok(())
+}
+
+/// Reads the edited definition of a sink. Returns all definitions of its file too.
+fn edited_definition(file: &Path, name: &str) -> Result<(SinkDefinition, Definitions)> {
     let text = read_input_text(file)?;
     let (definitions, diagnostics) = parse::parse_definitions(&[(Some(file.to_path_buf()), text)]);
     diagnostics.into_result()?;
-    let found: Vec<&str> = definitions.sinks.iter().map(|sink| &*sink.name).collect();
-    let Some(definition) = definitions.sinks.iter().find(|sink| *sink.name == *name) else {
+    let Some(definition) = definitions.sinks.iter().find(|sink| *sink.name == *name).cloned() else {
+        let found: Vec<&str> = definitions.sinks.iter().map(|sink| &*sink.name).collect();
         let found = if found.is_empty() { "no CREATE SINK".to_owned() } else { format!("CREATE SINK {}", found.join(", ")) };
         return Err(Error::input(format!("{} does not define the sink \"{name}\"", file.display()))
             .with("found", found)
             .with("expected", format!("CREATE SINK {name} ..")));
     };
-    Ok(definition.clone())
+    Ok((definition, definitions))
 }
 
 /// The clock that the installation's answers have.

@@ -434,6 +434,11 @@ fn an_edited_sink_is_compared_with_the_live_one(project: &Project) {
     let changed = VELOCITY_SCORES.replace("topic =", "features = 'exclusive', topic =").replace(';', " WHERE t.device_id = 'd1';");
     std::fs::write(project.path().join("changed.sql"), &changed).unwrap();
     std::fs::write(project.path().join("other.sql"), changed.replace("velocity_scores", "velocity")).unwrap();
+    // Its file may have the view too, but no other one than is applied.
+    let view = std::fs::read_to_string(project.path().join("views/device_velocity.sql")).unwrap();
+    let edited = view.replace("FROM transactions", "FROM transactions WHERE amount > 5");
+    std::fs::write(project.path().join("view.sql"), format!("{view}\n{changed}")).unwrap();
+    std::fs::write(project.path().join("edited_view.sql"), format!("{edited}\n{changed}")).unwrap();
     let range = ["--from", "2020-01-01", "--to", "2200-01-01", "--out", "both.ndjson", "--force"];
     let compare = |file: &'static str, more: &[&'static str]| {
         [&["backtest", "velocity_scores"], range.as_slice(), &["--as-changed", file], more].concat()
@@ -453,6 +458,7 @@ fn an_edited_sink_is_compared_with_the_live_one(project: &Project) {
     assert_eq!(verdicts(of("t4")), [serde_json::json!("3"), serde_json::json!("2"), serde_json::json!(3), serde_json::json!(2)]);
     assert_eq!(verdicts(of("t3")), [serde_json::json!("1"), serde_json::json!("(none)"), serde_json::json!(1), Value::Null]);
 
+    assert_success(&project.run(&compare("view.sql", &["--verdict", "txns_1h"])));
     let printed = text(&project.run(&compare("changed.sql", &["--verdict", "txns_1h"])).stdout);
     for line in ["txns_1h: 4 of 4 events are decided differently", "   (none)  0  1  2\n1  1       1  0  0\n2  0       0  1  0"] {
         assert!(printed.contains(line), "{line}\n{printed}");
@@ -461,6 +467,7 @@ fn an_edited_sink_is_compared_with_the_live_one(project: &Project) {
         (compare("changed.sql", &[]), "--verdict with one of event_id, txns_1h, amount_7d"),
         (compare("changed.sql", &["--verdict", "txns_1"]), "did you mean \"txns_1h\"?"),
         (compare("changed.sql", &["--verdict", "txns_1h", "--amount", "event_id"]), "the column \"event_id\" is TEXT"),
+        (compare("edited_view.sql", &["--verdict", "txns_1h"]), "has the view \"device_velocity\" otherwise than it is applied"),
         (compare("other.sql", &["--verdict", "txns_1h"]), "does not define the sink \"velocity_scores\""),
         (compare("none.sql", &["--verdict", "txns_1h"]), "none.sql"),
     ] {
