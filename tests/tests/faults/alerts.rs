@@ -28,6 +28,7 @@ use super::{seeds, show_logs};
 
 mod killed;
 mod links;
+mod refused;
 mod windows;
 
 const PARTITIONS: u32 = 2;
@@ -76,7 +77,11 @@ impl Process {
     /// It has a worker if it has a list of fresh layers.
     fn start_with(node: Node, fresh: Option<Fresh>, harness: &Harness, name: &str, failed: &Arc<AtomicUsize>) -> Process {
         let seed = name.bytes().map(u64::from).sum();
-        let log: Arc<dyn Log> = Flaky::at_random(harness.log.clone(), seed, failed);
+        Process::start_on(Flaky::at_random(harness.log.clone(), seed, failed), node, fresh, harness, name)
+    }
+
+    /// The records of its alerts go to this log.
+    fn start_on(log: Arc<dyn Log>, node: Node, fresh: Option<Fresh>, harness: &Harness, name: &str) -> Process {
         let (group, lease) = ("basestream".to_owned(), Duration::from_millis(600));
         let clock = Arc::new(now);
         let (owner, stalled) = (name.into(), StalledAlerts::default());

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -234,6 +234,13 @@ impl Flaky {
             Append { is_lost, is_repeated, has_no_reply: rng.random_ratio(1, 15) }
         };
         Arc::new(Flaky { log, append: Arc::new(append), failed: failed.clone() })
+    }
+
+    /// No record of an output is taken as long as this holds.
+    pub(super) fn refusing(log: Arc<dyn Log>, is_refused: &Arc<AtomicBool>) -> Arc<Flaky> {
+        let is_refused = is_refused.clone();
+        let append = move |_: &str| Append { is_lost: is_refused.load(Ordering::Relaxed), ..Append::default() };
+        Arc::new(Flaky { log, append: Arc::new(append), failed: Arc::default() })
     }
 
     /// The log of a process, whose name is the seed.

@@ -1,7 +1,5 @@
 //! A sink that fails holds up the stream that it reads, and no other.
 
-use std::sync::atomic::AtomicBool;
-
 use catalog::{Add, Commit, DefinitionStatus};
 use types::vector::PartitionId;
 
