@@ -213,9 +213,14 @@ impl HeldLease {
         Expect::Lease { name: self.name.clone(), owner: self.leases.owner.clone(), epoch: self.epoch, now: (self.leases.clock)() }
     }
 
+    /// As it was renewed last; `None` if it is lost.
+    pub(crate) fn record(&self) -> Option<LeaseRecord> {
+        let known = self.leases.known();
+        known.held.get(&self.name).filter(|held| held.lease.epoch == self.epoch).map(|held| held.lease.clone())
+    }
+
     pub(crate) async fn release(self) -> Result<()> {
-        let held = self.leases.known().held.get(&self.name).filter(|held| held.lease.epoch == self.epoch).map(|held| held.lease.clone());
-        match held {
+        match self.record() {
             Some(lease) => self.leases.catalog.release_lease(&lease).await,
             None => Ok(()),
         }

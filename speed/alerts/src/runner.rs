@@ -73,7 +73,8 @@ async fn run_until(alerts: &Alerts, leases: &Arc<AlertLeases>, of_version: &Aler
             1 => warn!(alert = name, version, %error, "an alert cannot be run; trying again"),
             _ => debug!(alert = name, version, %error, "an alert begins again"),
         }
-        sleep(if is_ordinary { PAUSE } else { alerts.lease / 6 }, stop).await;
+        // Others look this often whether the lease is free.
+        sleep(if reported == 0 { PAUSE } else { alerts.lease / 6 }, stop).await;
     }
 }
 
@@ -94,7 +95,19 @@ async fn run_under_lease(
     // A process that cannot read the view leaves the alert to others.
     let view = readable_view(alerts, &plan.view.view).await?;
     let Some((held, last_round)) = HeldLease::acquire(leases, of_version).await? else { return Ok(()) };
-    let mut running = RunningAlert::take_over(alerts, &alert, plan, &view, held, last_round).await?;
+    let lease = held.record();
+    let mut running = match RunningAlert::take_over(alerts, &alert, plan, &view, held, last_round).await {
+        Ok(running) => running,
+        Err(error) => {
+            // Another process may be able to. Where the catalog does not answer either, the lease expires.
+            if let Some(lease) = lease
+                && let Err(unreleased) = alerts.node.catalog().release_lease(&lease).await
+            {
+                debug!(alert = &*alert.name, error = %unreleased, "the lease of an alert cannot be released");
+            }
+            return Err(error);
+        }
+    };
     let outcome = running.rounds(failures, stop).await;
     let released = running.outbox.release().await;
     outcome.and(released)

@@ -29,3 +29,18 @@ async fn an_alert_whose_topic_takes_no_records_says_so_and_puts_each_begin_out_o
         assert_eq!(states, ["began"], "{key}");
     }
 }
+
+/// As where only one of two processes may write to the topic.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_cannot_put_records_out_leaves_the_alert_to_one_that_can() {
+    let harness = harness(&[("much", MUCH)]).await;
+    let (log, fresh) = (Flaky::refusing(harness.log.clone(), &Arc::new(AtomicBool::new(true))), Fresh::default());
+    let node = harness.node(ServingClock::Wall, Some(fresh.clone())).await.unwrap();
+    let process = Process::start_on(log, node, Some(fresh), &harness, "w0");
+    append(&harness, &[(0, 3)]).await;
+    until("the process to say it", async || process.stalled.outage().is_some()).await;
+    let other = Process::start(&harness, "w1", false, &Arc::default()).await;
+    until("the record", async || put_out(&harness, "much").await.len() == 1).await;
+    process.finish().await;
+    other.finish().await;
+}
