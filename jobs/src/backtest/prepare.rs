@@ -9,7 +9,7 @@ use batch::{Backtest, BacktestClock, ChangedSink, plan_of_sink};
 use catalog::{CatalogState, DefinitionKind};
 use committed::registry::{LiveSink, Registry};
 use definitions::settings::ClockKind;
-use definitions::{Definitions, SinkDefinition, parse};
+use definitions::{Definitions, SinkDefinition, ViewDefinition, parse};
 use engine::functions::Functions;
 use engine::parameters::Parameters;
 use engine::sinks::SinkPlan;
@@ -145,7 +145,8 @@ fn note_unused(request: &BacktestRequest, plans: &[&SinkPlan], known: &Parameter
 }
 
 /// Notes each view and parameter that the edited sink names and that its file has otherwise than it is applied: events
-/// are scored with what is applied, so it would change nothing.
+/// are scored with what is applied, so it would change nothing. Views that read other views are not compared: they are
+/// applied with those in their text.
 fn note_unapplied(
     state: &CatalogState,
     request: &BacktestRequest,
@@ -153,7 +154,11 @@ fn note_unapplied(
     mistakes: &mut Mistakes,
 ) -> Result<()> {
     let names = parse::names_in(&sink.select);
-    for view in file.views.iter().filter(|view| names.contains(&*view.name)) {
+    let reads_views = |view: &ViewDefinition| {
+        let read = parse::names_in(&view.select);
+        file.views.iter().any(|other| read.contains(&*other.name))
+    };
+    for view in file.views.iter().filter(|view| names.contains(&*view.name) && !reads_views(view)) {
         let Some(applied) = state.served_or_building(DefinitionKind::View, &view.name) else { continue };
         if !parse::parse_view(&applied.sql)?.means_the_same(&parse::parse_view(&normalised(&view.sql))?) {
             let message = format!("the file of the edited sink has the view \"{}\" otherwise than it is applied", view.name);
