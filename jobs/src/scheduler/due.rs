@@ -14,7 +14,7 @@ use committed::registry::{LiveView, Registry};
 use definitions::Schedule;
 use engine::fresh::ViewVersion;
 use types::Strategy;
-use types::tiles::Micros;
+use types::tiles::{CLOCKS_DIFFER, Micros, micros};
 
 /// A failed run is retried after 5 s, 10 s, 20 s and so on up to 10 min, this many times; then at its next due time. A
 /// view that has no due time, or no snapshot to answer from meanwhile, is retried until a run succeeds.
@@ -250,13 +250,19 @@ fn by_schedule(state: &CatalogState, view: &LiveView, newest: Option<&RunRecord>
     if let Schedule::After(other) = view.definition.schedule.as_ref()? {
         // A run that another process's clock dates ahead is followed once: `scheduled_for` is its end.
         let last = newest.map_or(plain.since, |run| run.started_at.max(run.scheduled_for).unwrap_or_default());
-        let ended = last_success(state, other).filter(|ended| last < *ended && *ended <= now)?;
+        let ended = last_success(state, other, now).filter(|ended| unless_ahead(last, now) < *ended)?;
         return Some(Due { since: ended, scheduled_for: Some(ended), reason: "a run of the view before it ended", ..plain });
     }
     let last = newest.map_or(plain.since, |run| run.scheduled_for.or(run.started_at).unwrap_or_default());
-    let due = view.definition.latest_due(date(last), date(now))?;
+    let due = view.definition.latest_due(date(unless_ahead(last, now)), date(now))?;
     let since = view.definition.begins_at(due).timestamp_micros();
     Some(Due { since, scheduled_for: Some(due.timestamp_micros()), reason: "its schedule", ..plain })
+}
+
+/// Returns the time of a view's last run, or 0 if the clock that it is by was ahead: what is due now does not wait until
+/// that time has come.
+fn unless_ahead(last: Micros, now: Micros) -> Micros {
+    if last > now.saturating_add(micros(CLOCKS_DIFFER)) { 0 } else { last }
 }
 
 /// Converts a catalog time to a calendar time.
@@ -270,16 +276,16 @@ fn requested_at(run: &RunRecord) -> Option<Micros> {
     i64::try_from(seconds).ok()?.checked_mul(1_000_000)?.checked_add(i64::from(nanos) / 1_000)
 }
 
-/// Returns when the newest run of a view ended that succeeded or found nothing new, whichever the version; not those of
-/// versions that are kept, which nobody reads.
-fn last_success(state: &CatalogState, view: &str) -> Option<Micros> {
+/// Returns when the newest run of a view ended that succeeded or found nothing new by `now`, whichever the version; not
+/// those of versions that are kept, which nobody reads.
+fn last_success(state: &CatalogState, view: &str, now: Micros) -> Option<Micros> {
     let is_kept = |run: &&RunRecord| {
         let kept = state.live(DefinitionKind::View).filter(|record| record.status == DefinitionStatus::Kept);
         kept.into_iter().any(|record| record.name == run.view && record.version == run.version)
     };
     let has_succeeded = |run: &&RunRecord| matches!(run.status, RunStatus::Succeeded | RunStatus::Skipped);
     let of_view = state.runs.iter().filter(|run| &*run.view == view).filter(has_succeeded);
-    of_view.filter(|run| !is_kept(run)).filter_map(|run| run.ended_at).max()
+    of_view.filter(|run| !is_kept(run)).filter_map(|run| run.ended_at).filter(|ended| *ended <= now).max()
 }
 
 /// Returns the newest run of a view version: by time; by the catalog's order, in which the newest comes first, if the

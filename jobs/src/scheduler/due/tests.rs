@@ -90,6 +90,18 @@ async fn a_run_that_failed_by_a_clock_that_was_ahead_is_tried_again_at_once_and_
     assert_eq!(due_runs(&state, &registry, HOUR + 20_000_000), vec![]);
 }
 
+/// A run that succeeded while the clock was a month ahead: the schedule does not wait for a month.
+#[tokio::test]
+async fn a_run_by_a_clock_that_was_ahead_puts_off_none_that_is_due() {
+    let (mut state, registry) = fixture(DefinitionStatus::Active).await;
+    let month = 30 * 24 * HOUR;
+    state.runs.push(RunRecord { scheduled_for: Some(month), ..run(RunStatus::Succeeded, month + 5, 1) });
+    assert_eq!(due_runs(&state, &registry, 9 * HOUR + 5)[0].scheduled_for, Some(9 * HOUR));
+    state.runs.insert(0, RunRecord { scheduled_for: Some(9 * HOUR), ..run(RunStatus::Succeeded, 9 * HOUR + 5, 1) });
+    assert_eq!(due_runs(&state, &registry, 9 * HOUR + 6), vec![], "once");
+    assert_eq!(due_runs(&state, &registry, 10 * HOUR)[0].scheduled_for, Some(10 * HOUR));
+}
+
 #[tokio::test]
 async fn a_view_that_cannot_be_answered_is_tried_until_it_is_built() {
     let (mut state, registry) = fixture(DefinitionStatus::Building).await;
@@ -424,6 +436,18 @@ async fn a_run_that_ended_by_a_clock_ahead_is_followed_once() {
     assert_eq!(due_after(&state, &registry, HOUR), None, "it has not ended yet by this clock");
     state.runs.push(RunRecord { view: "w".into(), scheduled_for: Some(HOUR + 5), ..run(RunStatus::Succeeded, HOUR + 1, 1) });
     assert_eq!(due_after(&state, &registry, HOUR + 9), None);
+}
+
+#[tokio::test]
+async fn a_view_runs_after_another_one_although_runs_of_both_are_dated_ahead() {
+    let (mut state, registry) = after_fixture().await;
+    let month = 30 * 24 * HOUR;
+    state.runs = vec![run(RunStatus::Succeeded, HOUR, 1), run(RunStatus::Succeeded, month, 1)];
+    assert_eq!(due_after(&state, &registry, HOUR), Some(HOUR));
+    state.runs.push(RunRecord { view: "w".into(), scheduled_for: Some(month), ..run(RunStatus::Succeeded, month + 1, 1) });
+    assert_eq!(due_after(&state, &registry, HOUR), Some(HOUR));
+    state.runs.insert(0, RunRecord { view: "w".into(), scheduled_for: Some(HOUR), ..run(RunStatus::Succeeded, HOUR, 1) });
+    assert_eq!(due_after(&state, &registry, HOUR + 1), None, "once");
 }
 
 mod laws {
