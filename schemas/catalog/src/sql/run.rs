@@ -26,8 +26,8 @@ const RECENT: i64 = 20;
 pub(super) const RECENT_FOR: Duration = Duration::from_secs(11 * 60);
 const _: () = assert!(RECENT_FOR.as_secs() > GRACE.as_secs());
 
-/// How many runs of each view version the history holds at least. Those that were compared stay, and those with a
-/// draft.
+/// How many runs of each view version the history holds at least. Those that were compared stay, those with a draft, and
+/// the newest recomputation.
 const HISTORY: i64 = 1_000;
 
 /// The columns of a run, and its place in the history.
@@ -92,6 +92,8 @@ pub(super) async fn recent(session: &mut Session) -> Result<Vec<RunRecord>> {
 /// Forgets ended runs of a version that are older than its newest ones.
 pub(super) async fn forget_old(session: &mut Session, run: &RunRecord) -> Result<()> {
     let sql = "DELETE FROM run WHERE view_name = $1 AND version = $2 AND status NOT IN ('requested', 'running') AND differences IS NULL AND draft IS NULL
+        AND (strategy IS NULL OR strategy <> 'full' OR added_revision < (SELECT max(newer.added_revision) FROM run AS newer
+            WHERE newer.view_name = $1 AND newer.version = $2 AND newer.strategy = 'full'))
         AND added_revision < (SELECT newer.added_revision FROM run AS newer WHERE newer.view_name = $1 AND newer.version = $2
             ORDER BY newer.added_revision DESC LIMIT 1 OFFSET $3)";
     session.execute(sql, values![&*run.view, i64::from(run.version), HISTORY - 1]).await.map(|_| ())

@@ -18,6 +18,7 @@ on_every_engine!(
     a_state_holds_the_newest_recomputation,
     a_state_holds_the_newest_run_that_was_compared,
     old_runs_are_forgotten_but_for_those_that_were_compared,
+    the_newest_recomputation_is_not_forgotten,
     ingest_remembers_its_place,
     replayed_dead_letters_are_remembered,
     a_state_read_on_top_of_a_former_one_is_the_whole_state,
@@ -259,6 +260,22 @@ async fn old_runs_are_forgotten_but_for_those_that_were_compared(test: &TestCata
     let state = test.catalog.state().await.unwrap();
     let of_version = |version| state.runs.iter().filter(|run| run.version == version && run.ended_at.is_some()).count();
     assert_eq!((of_version(1), of_version(2)), (101, 1), "of one commit all are as new");
+}
+
+/// A view's first run is compared with nothing. It says from when on `full_every` counts.
+async fn the_newest_recomputation_is_not_forgotten(test: &TestCatalog) {
+    let ended = |strategy| RunRecord { status: RunStatus::Succeeded, ended_at: Some(1), strategy, ..run("v") };
+    let [older, newest] = [ended(Some(types::Strategy::Full)), ended(Some(types::Strategy::Full))];
+    for run in [&older, &newest] {
+        test.catalog.commit(adds(vec![Add::Run(run.clone())])).await.unwrap();
+    }
+    for _ in 0..11 {
+        test.catalog.commit(adds((0..100).map(|_| Add::Run(ended(None))).collect())).await.unwrap();
+    }
+    let history = test.catalog.runs(None, 10_000).await.unwrap();
+    let recomputed: Vec<Uuid> = history.iter().filter(|run| run.strategy.is_some()).map(|run| run.id).collect();
+    assert_eq!((history.len(), recomputed), (1_001, vec![newest.id]));
+    assert!(test.catalog.state().await.unwrap().runs.contains(&newest));
 }
 
 async fn a_state_holds_open_runs_and_the_newest_ended_ones(test: &TestCatalog) {
