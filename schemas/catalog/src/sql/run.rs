@@ -26,6 +26,10 @@ const RECENT: i64 = 20;
 pub(super) const RECENT_FOR: Duration = Duration::from_secs(11 * 60);
 const _: () = assert!(RECENT_FOR.as_secs() > GRACE.as_secs());
 
+/// Of a version that was retired this long before the newest end of a run, a state holds no ended run: its files are
+/// gone, and versions come and go for years.
+pub(super) const RETIRED_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
 /// How many runs of each view version the history holds at least. Those that were compared stay, those with a draft, and
 /// the newest recomputation.
 const HISTORY: i64 = 1_000;
@@ -39,54 +43,66 @@ macro_rules! columns {
     };
 }
 
+/// The runs of a state: see [`recent`].
+pub(super) const RECENT_RUNS: &str = concat!(
+    "WITH RECURSIVE views (view_name) AS (
+        SELECT min(view_name) FROM run
+        UNION ALL
+        SELECT (SELECT min(next.view_name) FROM run AS next WHERE next.view_name > views.view_name)
+        FROM views WHERE views.view_name IS NOT NULL
+    ), all_versions (view_name, version) AS (
+        SELECT views.view_name, (SELECT min(first.version) FROM run AS first WHERE first.view_name = views.view_name)
+        FROM views WHERE views.view_name IS NOT NULL
+        UNION ALL
+        SELECT known.view_name, (SELECT min(next.version) FROM run AS next
+            WHERE next.view_name = known.view_name AND next.version > known.version)
+        FROM all_versions AS known WHERE known.version IS NOT NULL
+    ), versions (view_name, version) AS (
+        SELECT known.view_name, known.version FROM all_versions AS known WHERE known.version IS NOT NULL AND NOT EXISTS (
+            SELECT 1 FROM definition WHERE definition.kind = 'view' AND definition.name = known.view_name
+                AND definition.version = known.version AND definition.status = 'retired'
+                AND definition.since < (SELECT max(ended_at) FROM run) - $3)
+    )
+    SELECT ",
+    columns!(),
+    " FROM run WHERE status IN ('requested', 'running')
+    UNION
+    SELECT ",
+    columns!(),
+    " FROM versions JOIN run ON run.view_name = versions.view_name AND run.version = versions.version
+        AND run.added_revision >= coalesce((SELECT newer.added_revision FROM run AS newer
+            WHERE newer.view_name = versions.view_name AND newer.version = versions.version
+                AND newer.status NOT IN ('requested', 'running')
+            ORDER BY newer.added_revision DESC LIMIT 1 OFFSET $1), 0)
+    UNION
+    SELECT ",
+    columns!(),
+    " FROM versions JOIN run ON run.view_name = versions.view_name AND run.version = versions.version
+        AND run.differences IS NOT NULL AND run.added_revision = (SELECT max(newer.added_revision) FROM run AS newer
+            WHERE newer.view_name = versions.view_name AND newer.version = versions.version AND newer.differences IS NOT NULL)
+    UNION
+    SELECT ",
+    columns!(),
+    " FROM versions JOIN run ON run.view_name = versions.view_name AND run.version = versions.version
+        AND run.strategy = 'full' AND run.added_revision = (SELECT max(newer.added_revision) FROM run AS newer
+            WHERE newer.view_name = versions.view_name AND newer.version = versions.version AND newer.strategy = 'full')
+    UNION
+    SELECT ",
+    columns!(),
+    " FROM run WHERE ended_at >= (SELECT max(ended_at) FROM run) - $2
+    ORDER BY added_revision DESC, id"
+);
+
 /// Returns, newest first:
 /// - the requested and running runs,
-/// - of each view version the newest ended ones, the newest that was compared with what incremental runs had kept, and
-///   the newest recomputation,
+/// - of each view version that was not retired long ago ([`RETIRED_FOR`]) the newest ended ones, the newest that was
+///   compared with what incremental runs had kept, and the newest recomputation,
 /// - the runs of the last minutes ([`RECENT_FOR`]).
 ///
-/// What it costs follows the versions and these minutes, not the history.
+/// What it costs follows these versions and minutes, not the history.
 pub(super) async fn recent(session: &mut Session) -> Result<Vec<RunRecord>> {
-    let sql = concat!(
-        "WITH RECURSIVE versions (view_name, version) AS (
-            SELECT * FROM (SELECT view_name, version FROM run ORDER BY view_name, version LIMIT 1) AS first
-            UNION ALL
-            SELECT (SELECT next.view_name FROM run AS next WHERE (next.view_name, next.version) > (versions.view_name, versions.version)
-                    ORDER BY next.view_name, next.version LIMIT 1),
-                (SELECT next.version FROM run AS next WHERE (next.view_name, next.version) > (versions.view_name, versions.version)
-                    ORDER BY next.view_name, next.version LIMIT 1)
-            FROM versions WHERE versions.view_name IS NOT NULL
-        )
-        SELECT ",
-        columns!(),
-        " FROM run WHERE status IN ('requested', 'running')
-        UNION
-        SELECT ",
-        columns!(),
-        " FROM versions JOIN run ON run.view_name = versions.view_name AND run.version = versions.version
-            AND run.added_revision >= coalesce((SELECT newer.added_revision FROM run AS newer
-                WHERE newer.view_name = versions.view_name AND newer.version = versions.version
-                    AND newer.status NOT IN ('requested', 'running')
-                ORDER BY newer.added_revision DESC LIMIT 1 OFFSET $1), 0)
-        UNION
-        SELECT ",
-        columns!(),
-        " FROM versions JOIN run ON run.view_name = versions.view_name AND run.version = versions.version
-            AND run.differences IS NOT NULL AND run.added_revision = (SELECT max(newer.added_revision) FROM run AS newer
-                WHERE newer.view_name = versions.view_name AND newer.version = versions.version AND newer.differences IS NOT NULL)
-        UNION
-        SELECT ",
-        columns!(),
-        " FROM versions JOIN run ON run.view_name = versions.view_name AND run.version = versions.version
-            AND run.strategy = 'full' AND run.added_revision = (SELECT max(newer.added_revision) FROM run AS newer
-                WHERE newer.view_name = versions.view_name AND newer.version = versions.version AND newer.strategy = 'full')
-        UNION
-        SELECT ",
-        columns!(),
-        " FROM run WHERE ended_at >= (SELECT max(ended_at) FROM run) - $2
-        ORDER BY added_revision DESC, id"
-    );
-    session.rows(sql, values![RECENT - 1, RECENT_FOR.as_micros() as i64]).await?.iter().map(record).collect()
+    let values = values![RECENT - 1, RECENT_FOR.as_micros() as i64, RETIRED_FOR.as_micros() as i64];
+    session.rows(RECENT_RUNS, values).await?.iter().map(record).collect()
 }
 
 /// Forgets ended runs of a version that are older than its newest ones.

@@ -239,6 +239,17 @@ async fn what_is_new_is_found_by_an_index() {
     test.remove().await;
 }
 
+/// A view may have had many versions, each with a thousand runs.
+#[tokio::test]
+async fn the_next_version_that_has_runs_is_found_by_an_index() {
+    let test = TestCatalog::memory().await;
+    let super::super::Engine::Sqlite { read, .. } = &test.catalog.engine else { unreachable!() };
+    let explained = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", super::super::run::RECENT_RUNS));
+    let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(explained).bind(0_i64).bind(0_i64).bind(0_i64).fetch_all(read).await.unwrap();
+    assert!(steps.iter().any(|(.., step)| step.contains("(view_name=? AND version>?)")), "{steps:?}");
+    test.remove().await;
+}
+
 #[tokio::test]
 async fn many_checkpoints_come_in_few_rows_and_each_once() {
     const COMMITS: i64 = 600;

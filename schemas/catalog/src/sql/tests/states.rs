@@ -17,6 +17,7 @@ on_every_engine!(
     a_state_holds_the_runs_of_the_last_minutes,
     a_state_holds_the_newest_recomputation,
     a_state_holds_the_newest_run_that_was_compared,
+    a_state_holds_no_ended_run_of_a_version_that_was_retired_long_ago,
     old_runs_are_forgotten_but_for_those_that_were_compared,
     the_newest_recomputation_is_not_forgotten,
     ingest_remembers_its_place,
@@ -239,6 +240,24 @@ async fn a_state_holds_the_newest_recomputation(test: &TestCatalog) {
     let state = test.catalog.state().await.unwrap();
     let held: Vec<&RunRecord> = state.runs.iter().filter(|run| run.strategy.is_some()).collect();
     assert_eq!(held, [&of_another, &newest]);
+}
+
+async fn a_state_holds_no_ended_run_of_a_version_that_was_retired_long_ago(test: &TestCatalog) {
+    let long_ago = super::super::run::RETIRED_FOR.as_micros() as i64;
+    let now = 2 * long_ago;
+    let retired = |version, since| DefinitionRecord { since, ..definition("v", version, DefinitionStatus::Retired) };
+    let definitions = [retired(1, now - long_ago - 1), retired(2, now - long_ago), definition("v", 3, DefinitionStatus::Active)];
+    test.catalog.commit(adds(definitions.map(Add::Definition).to_vec())).await.unwrap();
+    let ended = |version, ended_at| {
+        let strategy = Some(types::Strategy::Full);
+        RunRecord { version, status: RunStatus::Succeeded, ended_at: Some(ended_at), strategy, ..run("v") }
+    };
+    for run in [ended(1, 1), ended(2, 2), ended(3, now), run("v")] {
+        test.catalog.commit(adds(vec![Add::Run(run)])).await.unwrap();
+    }
+    let held = test.catalog.state().await.unwrap().runs.iter().map(|run| (run.version, run.status)).collect::<Vec<_>>();
+    assert_eq!(held, [(1, RunStatus::Requested), (3, RunStatus::Succeeded), (2, RunStatus::Succeeded)]);
+    assert_eq!(test.catalog.runs(None, 10).await.unwrap().len(), 4);
 }
 
 /// Of each version the newest thousand stay.
