@@ -1,14 +1,15 @@
 //! The collector deletes files that are no longer needed: it marks them in the catalog first and deletes them one round
 //! later. No transaction may name a marked file. It also looks for orphans: files whose writer died before it could
-//! commit them. It looks for files that a run left once, a minute after the run ended, and for all others once an hour.
+//! commit them. It looks for files that a run left once, a minute after the run ended, and for all others once an hour,
+//! as for leases of processes that died.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use catalog::{
-    Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, Retention, StreamsRead, collectable, has_draft,
-    may_have_left_files, orphans, orphans_commit,
+    Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, Retention, StreamsRead, collectable,
+    forget_leases_commit, has_draft, may_have_left_files, orphans, orphans_commit,
 };
 use committed::registry::Registry;
 use committed::retention::archive_kept;
@@ -68,6 +69,9 @@ pub async fn run(
                     Ok(deleted) => info!(deleted, "orphans of writers that died were deleted"),
                     Err(error) => warn!(%error, "orphans could not be collected; trying again later"),
                 }
+                if let Err(error) = forget_leases(&catalog, &clock).await {
+                    debug!(%error, "old leases could not be forgotten; trying again later");
+                }
             }
         }
     };
@@ -107,6 +111,17 @@ pub async fn collect_orphans(catalog: &Catalog, storage: &ObjectStorage, clock: 
     storage.remove_partial_files(SystemTime::now(), ORPHAN_AGE).await?;
     metrics::counter!("basestream_jobs_orphans_deleted_total").increment(orphans.len() as u64);
     Ok(orphans.len())
+}
+
+/// Forgets the leases of processes that died long ago; returns how many.
+///
+/// Errors: `Conflict` if one of them is held again meanwhile.
+async fn forget_leases(catalog: &Catalog, clock: &Clock) -> Result<usize> {
+    let state = catalog.state().await?;
+    let Some(commit) = forget_leases_commit(&state, Uuid::now_v7(), clock()) else { return Ok(0) };
+    let forgotten = commit.remove.len();
+    catalog.commit(commit).await?;
+    Ok(forgotten)
 }
 
 /// Deletes what runs wrote that were killed, failed or dropped, and slices of recomputations that are done; returns how

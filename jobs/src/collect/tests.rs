@@ -128,6 +128,28 @@ fn files_of_a_dropped_stream_are_deleted_past_its_retention() {
     assert_eq!(plan.mark_for_deletion, [ObjectName::Archive { stream: "pay".into(), checkpoint: Uuid::from_u128(1) }.to_string()]);
 }
 
+#[tokio::test]
+async fn leases_of_processes_that_died_are_forgotten_and_those_that_are_held_again_are_not() {
+    let catalog = Catalog::open("sqlite::memory:").await.unwrap();
+    let acquire =
+        async |name: &str, now: Micros| catalog.acquire_lease(name, "p", Duration::from_secs(3_600), now, None).await.unwrap().unwrap();
+    let names = async || catalog.leases("").await.unwrap().into_iter().map(|lease| lease.name).collect::<Vec<_>>();
+    for (name, at) in [("replay/pay", NOW - 2 * DAY), ("serve/dead", NOW - 2 * DAY), ("serve/late", NOW - DAY), ("serve/live", NOW)] {
+        acquire(name, at).await;
+    }
+    let clock: Clock = Arc::new(|| NOW);
+    assert_eq!(forget_leases(&catalog, &clock).await.unwrap(), 1);
+    assert_eq!(names().await, ["replay/pay", "serve/late", "serve/live"], "a replay that died began there");
+    assert_eq!(forget_leases(&catalog, &clock).await.unwrap(), 0);
+    // A process that slept goes on after the state was read.
+    let later = NOW + 2 * DAY;
+    let state = catalog.state().await.unwrap();
+    let commit = forget_leases_commit(&state, Uuid::now_v7(), later).unwrap();
+    acquire("serve/live", later).await;
+    assert_eq!(catalog.commit(commit).await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(names().await, ["replay/pay", "serve/late", "serve/live"]);
+}
+
 /// The process of one of two runs is killed while it writes. Nothing holds its lease, so a scheduler closes it.
 #[tokio::test]
 async fn what_a_killed_run_left_is_deleted_within_minutes() {

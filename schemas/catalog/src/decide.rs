@@ -5,6 +5,7 @@ mod checkpoint;
 mod collect;
 mod compact;
 mod drafts;
+mod old_leases;
 mod orphans;
 mod publish;
 mod reads;
@@ -18,6 +19,7 @@ pub(crate) use collect::GRACE;
 pub use collect::{CollectionPlan, Retention, collectable};
 pub use compact::{CompactionRules, compacted, compaction_commit, compactions};
 pub use drafts::{draft_to_resume, has_draft, is_being_recomputed, last_recomputation};
+pub use old_leases::forget_leases_commit;
 pub use orphans::{ORPHAN_AGE, may_have_left_files, orphans, orphans_commit};
 pub(crate) use publish::cut_conflict;
 pub use publish::{
