@@ -78,7 +78,10 @@ struct Places {
     in_any: BTreeMap<usize, bool>,
     /// Those, and the ones that are a column of the answer.
     alone: BTreeMap<usize, bool>,
+    /// Those, and all others that are somewhere without a cast. The rest have the types that the text casts them to.
     all: BTreeMap<usize, bool>,
+    /// How often each occurs, less how often it is cast.
+    uncast: BTreeMap<usize, isize>,
 }
 
 impl Places {
@@ -87,9 +90,16 @@ impl Places {
         if let Some(statement) = inner(statement) {
             let _ = statement.visit(&mut places);
         }
+        places.all.extend(places.uncast.iter().filter(|(_, times)| **times > 0).map(|(number, _)| (*number, false)));
         places.alone.extend(places.in_any.clone());
         places.all.extend(places.in_any.clone());
         places
+    }
+
+    fn count(&mut self, parameter: &ast::Expr, times: isize) {
+        if let Some(number) = number(parameter) {
+            *self.uncast.entry(number).or_default() += times;
+        }
     }
 }
 
@@ -107,9 +117,13 @@ impl Visitor for Places {
     }
 
     fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
-        self.all.extend(number(expr).map(|number| (number, false)));
-        if let ast::Expr::AnyOp { right, .. } | ast::Expr::AllOp { right, .. } = expr {
-            self.in_any.extend(number(right).map(|number| (number, true)));
+        match expr {
+            ast::Expr::Value(_) => self.count(expr, 1),
+            ast::Expr::Cast { expr: operand, .. } => self.count(operand, -1),
+            ast::Expr::AnyOp { right, .. } | ast::Expr::AllOp { right, .. } => {
+                self.in_any.extend(number(right).map(|number| (number, true)));
+            }
+            _ => {}
         }
         ControlFlow::Continue(())
     }
@@ -418,4 +432,21 @@ fn scalar(number: usize, value: &Value) -> Result<ScalarValue> {
 
 fn kind(value: &Value) -> &'static str {
     if value.is_array() { "an array" } else { "an object" }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::parser::DFParserBuilder;
+
+    use super::*;
+
+    #[test]
+    fn a_parameter_that_the_text_casts_gets_no_other_type() {
+        let sql = "SELECT upper($1), CAST($2 AS INT), CAST(($3) AS TEXT) || $3, $4 FROM v WHERE a = ANY(($5)) AND b = $6::INT::TEXT";
+        let statement = DFParserBuilder::new(sql).with_dialect(&GenericDialect {}).build().unwrap().parse_statement().unwrap();
+        let places = Places::find(&statement);
+        assert_eq!(places.in_any, BTreeMap::from([(5, true)]));
+        assert_eq!(places.alone, BTreeMap::from([(4, false), (5, true)]));
+        assert_eq!(places.all, BTreeMap::from([(1, false), (3, false), (4, false), (5, true)]));
+    }
 }

@@ -104,6 +104,9 @@ async fn columns_of_json_and_what_is_cast_to_json_are_json() {
     let same = client.prepare("SELECT $1::json AS same").await.unwrap();
     assert_eq!((same.params(), same.columns()[0].type_()), (&[Type::JSON][..], &Type::JSON));
     assert_eq!(client.query_one(&same, &[&expected]).await.unwrap().get::<_, Json>(0), expected);
+    let of_text = client.prepare("SELECT $1::text::json AS same").await.unwrap();
+    assert_eq!((of_text.params(), of_text.columns()[0].type_()), (&[Type::TEXT][..], &Type::JSON));
+    assert_eq!(client.query_one(&of_text, &[&doc]).await.unwrap().get::<_, Json>(0), expected);
     let column = "SELECT data_type, udt_name FROM information_schema.columns WHERE table_name = 'events' AND column_name = 'doc'";
     assert_eq!(texts(&client, column).await.concat().iter().flatten().collect::<Vec<_>>(), ["json", "json"]);
     let attribute = "SELECT format_type(a.atttypid, a.atttypmod) FROM pg_catalog.pg_attribute a \

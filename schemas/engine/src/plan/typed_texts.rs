@@ -122,7 +122,7 @@ impl TypedTextColumns {
                                 found.extend(parameter(&call.args[0]).map(uuid));
                             }
                             TextType::Any => {}
-                            cast => found.extend(call.args.iter().filter_map(parameter).map(|name| (name, cast))),
+                            cast => found.extend(call.args.iter().filter_map(cast_parameter).map(|name| (name, cast))),
                         },
                         _ => {}
                     }
@@ -260,6 +260,15 @@ fn parameter(expr: &Expr) -> Option<String> {
     match strip_casts(expr) {
         Expr::Placeholder(placeholder) => Some(placeholder.id.clone()),
         _ => None,
+    }
+}
+
+/// The parameter that a cast to UUID or JSON takes. One that is cast before it, as in `$1::text::json`, is of the type
+/// that comes first.
+fn cast_parameter(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Cast(cast) if matches!(*cast.expr, Expr::Cast(_)) => None,
+        other => parameter(other),
     }
 }
 

@@ -46,7 +46,9 @@ async fn uuids_and_json_are_so_wherever_the_column_comes_out_unchanged() {
 
 #[tokio::test]
 async fn parameters_are_what_they_are_compared_with_or_cast_to() {
-    let sql = "SELECT as_json(CAST($1 AS TEXT)), id = $2, as_json(CAST($3 AS TEXT[])), doc = $4, CAST(id AS TEXT) = $5 FROM s";
+    // As the casts `$1::json` and `$6::text::json` are planned.
+    let sql = "SELECT as_json(CAST($1 AS TEXT)), id = $2, as_json(CAST($3 AS TEXT[])), doc = $4, CAST(id AS TEXT) = $5, \
+        as_json(CAST(CAST($6 AS TEXT) AS TEXT)) FROM s";
     let (columns, plan) = planned(sql).await;
     let expected = [("$1", TextType::Json), ("$2", TextType::Uuid), ("$3", TextType::Json)];
     assert_eq!(columns.parameters(&plan).unwrap(), BTreeMap::from(expected.map(|(name, of)| (name.to_owned(), of))));
