@@ -42,6 +42,7 @@ mod describe;
 mod equality;
 mod events;
 mod exists;
+mod fetch_clause;
 mod joined;
 mod keyed;
 mod light;

@@ -18,7 +18,7 @@ use types::{ErrorKind, Reason, Result};
 use super::column_names::ToldApart;
 use super::exists::ExistsInColumns;
 use super::like_escape::like_pattern;
-use super::{QueryText, SessionSettings, TableReader, casts, column_names, params, rights, statement, tables, wildcards};
+use super::{QueryText, SessionSettings, TableReader, casts, column_names, fetch_clause, params, rights, statement, tables, wildcards};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::{ReadView, only_served_version_answers};
@@ -131,6 +131,7 @@ async fn plan_statement(
 fn rewritten(mut statement: Statement, streams: &BTreeMap<Arc<str>, LiveStream>, settings: SessionSettings<'_>) -> Result<Statement> {
     wildcards::leave_out_system_columns(&mut statement, streams)?;
     casts::rewrite(&mut statement)?;
+    fetch_clause::as_limit(&mut statement);
     if settings.time_zone.is_some() {
         casts::tell_utc_apart(&mut statement)?;
     }

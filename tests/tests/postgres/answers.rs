@@ -134,7 +134,7 @@ async fn parameters_are_of_the_types_of_what_they_are_compared_with() {
     let client = server.connect().await;
     let unit: Uuid = UNIT.parse().unwrap();
     let amount: Decimal = "12.34".parse().unwrap();
-    let asked: [(&str, &(dyn ToSql + Sync), Type); 10] = [
+    let asked: [(&str, &(dyn ToSql + Sync), Type); 11] = [
         ("SELECT count(*) FROM events WHERE device = $1", &"a", Type::TEXT),
         ("SELECT count(*) FROM events WHERE unit = $1", &unit, Type::UUID),
         ("SELECT count(*) FROM events WHERE big = $1", &9_007_199_254_740_993i64, Type::INT8),
@@ -145,6 +145,7 @@ async fn parameters_are_of_the_types_of_what_they_are_compared_with() {
         ("SELECT count(*) FROM events WHERE device = 'a' AND $1 = 'x'", &"x", Type::TEXT),
         ("SELECT count(*) FROM (SELECT id FROM events LIMIT $1) AS first", &1i64, Type::INT8),
         ("SELECT count(*) FROM (SELECT id FROM events LIMIT 1 OFFSET $1) AS second", &1i64, Type::INT8),
+        ("SELECT count(*) FROM (SELECT id FROM events FETCH FIRST $1 ROWS ONLY) AS third", &1i64, Type::INT8),
     ];
     for (sql, value, of) in asked {
         let statement = client.prepare(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
