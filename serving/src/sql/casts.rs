@@ -1,6 +1,6 @@
-//! Types and literals that PostgreSQL has and DataFusion has not: `$1::uuid`, `'x'::json`, `::name`, arrays as texts,
-//! `= ANY ('{a,b}')`, times without seconds, dates with a time zone, time zones in letters of any case, and `ESCAPE`.
-//! They are rewritten before a statement is planned.
+//! Types and literals that PostgreSQL has and DataFusion has not: `$1::uuid`, `'x'::json`, `::name`, `'\x00ff'::bytea`,
+//! arrays as texts, `= ANY ('{a,b}')`, times without seconds, dates with a time zone, time zones in letters of any
+//! case, and `ESCAPE`. They are rewritten before a statement is planned.
 
 use std::ops::ControlFlow;
 
@@ -28,7 +28,8 @@ const MOST_NESTED_CALLS: usize = 16;
 
 /// Rewrites the casts and array literals of a statement.
 ///
-/// Errors: `Input` for a literal that is no array, and for a time zone that is not known.
+/// Errors: `Input` for a literal that is no array, for bytes that are not in pairs of hexadecimal digits, and for a
+/// time zone that is not known.
 pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
     let Some(statement) = inner_mut(statement) else { return Ok(()) };
     let mut nested_calls = 0;
@@ -79,6 +80,9 @@ fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
 }
 
 fn cast(operand: &Expr, data_type: &DataType) -> Result<Option<Expr>> {
+    if *data_type == DataType::Bytea {
+        return text_of(operand).and_then(|text| text.strip_prefix("\\x")).map(bytes).transpose();
+    }
     let (item_type, is_array) = match data_type {
         DataType::Array(ArrayElemTypeDef::SquareBracket(item_type, None)) => (&**item_type, true),
         other => (other, false),
@@ -103,6 +107,16 @@ fn cast(operand: &Expr, data_type: &DataType) -> Result<Option<Expr>> {
         DataType::JSON | DataType::JSONB => call(AS_JSON, vec![cast]),
         _ => cast,
     }))
+}
+
+/// The bytes of `'\x00ff'::bytea`, which DataFusion would take for the text itself.
+fn bytes(digits: &str) -> Result<Expr> {
+    if digits.len().is_multiple_of(2) && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Ok(Expr::Value(Value::HexStringLiteral(digits.to_owned()).into()));
+    }
+    let shown: String = digits.chars().take(60).collect();
+    let message = format!("invalid bytes: found \"\\x{shown}\", expected pairs of hexadecimal digits after \\x");
+    Err(Error::input(message).with_reason(Reason::InvalidText))
 }
 
 /// The type that DataFusion knows in the place of one that it does not.
@@ -214,6 +228,7 @@ mod tests {
             ("SELECT '{x,NULL}'::uuid[]", "SELECT as_uuid(CAST(ARRAY['x', NULL] AS TEXT[]))"),
             ("SELECT a::json, b::jsonb", "SELECT as_json(CAST(a AS TEXT)), as_json(CAST(b AS TEXT))"),
             ("SELECT a::name, b::character varying, c::bpchar", "SELECT CAST(a AS TEXT), CAST(b AS VARCHAR), CAST(c AS TEXT)"),
+            ("SELECT '\\x00fF'::bytea, CAST('\\x' AS BYTEA), bytea '\\xab'", "SELECT X'00fF', X'', X'ab'"),
             ("SELECT '{1,2}'::int[], '{}'::text[]", "SELECT CAST(ARRAY['1', '2'] AS INT[]), CAST(ARRAY[] AS TEXT[])"),
             ("SELECT 1 FROM v WHERE a = ANY ('{x,\"y z\"}')", "SELECT 1 FROM v WHERE a IN ('x', 'y z')"),
             ("SELECT 1 FROM v WHERE a <> ALL ('{x}')", "SELECT 1 FROM v WHERE a NOT IN ('x')"),
@@ -239,6 +254,7 @@ mod tests {
             "SELECT a::INT, '{a}'",
             "SELECT '2026-02-02'::DATE, a::DATE, '2026-02-02 +00'",
             "SELECT a = ANY(b), a = ANY($1)",
+            "SELECT 'x'::BYTEA, $1::BYTEA, a::BYTEA",
             "SELECT a LIKE 'x', a LIKE 'x\\_' ESCAPE '\\', a LIKE 'x' ESCAPE 'yz'",
             "SELECT CAST(a AS TEXT[])",
         ] {
@@ -260,6 +276,11 @@ mod tests {
         assert!(error.message().starts_with("malformed array literal: \"x\""), "{error}");
         let error = rewritten("SELECT a AT TIME ZONE 'Europe/Berlim'").unwrap_err();
         assert_eq!(error.message(), "the time zone \"Europe/Berlim\" is not known: did you mean 'Europe/Berlin'?");
+        for wrong in ["\\x0", "\\x0g"] {
+            let error = rewritten(&format!("SELECT '{wrong}'::bytea")).unwrap_err();
+            assert!(error.message().starts_with(&format!("invalid bytes: found \"{wrong}\"")), "{error}");
+            assert_eq!(error.reason(), Some(Reason::InvalidText));
+        }
         let nested = |casts: usize| rewritten(&format!("SELECT a{}", "::uuid::text".repeat(casts)));
         assert!(nested(MOST_NESTED_CALLS).is_ok());
         assert!(nested(200).unwrap_err().message().starts_with("found more than 16 casts"));
