@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer, Word};
 use engine::plan::TextType;
 use futures::StreamExt;
 use serving::{Node, ReadView, SessionSettings, Turn};
@@ -199,11 +199,17 @@ const KEYWORDS: [&str; 5] = ["current_user", "session_user", "current_catalog", 
 /// Types of what the catalog has, whose values are its OIDs.
 const TYPES: [&str; 5] = ["oid", "regclass", "regtype", "regproc", "regnamespace"];
 
-/// Whether a statement names what PostgreSQL's catalog has, and no table of ours.
+/// Whether a statement names what PostgreSQL's catalog has: no table of ours, and no column of one that it names.
 pub(crate) fn is_metadata(sql: &str, read_view: &ReadView) -> bool {
     let registry = &read_view.loaded.registry;
     let is_ours = |name: &str| registry.served(name).is_some() || registry.streams.contains_key(name);
-    names_the_catalog(sql, is_ours)
+    let has_column = |table: &str, name: &str| {
+        let of_view = || registry.served(table).is_some_and(|view| view.plan.columns.iter().any(|column| column.field.name() == name));
+        let of_stream =
+            || registry.streams.get(table).is_some_and(|stream| stream.definition.columns.iter().any(|column| column.name == name));
+        of_view() || of_stream()
+    };
+    names_the_catalog(sql, is_ours, has_column)
 }
 
 /// False for a text that has none of the catalog's names, however it is cut into words: most texts of applications.
@@ -233,9 +239,12 @@ fn is_cast_of_catalog(tokens: &[Token]) -> bool {
     }
 }
 
-fn names_the_catalog(sql: &str, is_ours: impl Fn(&str) -> bool) -> bool {
+fn names_the_catalog(sql: &str, is_ours: impl Fn(&str) -> bool, has_column: impl Fn(&str, &str) -> bool) -> bool {
     let Ok(mut tokens) = Tokenizer::new(&GenericDialect {}, sql).tokenize() else { return false };
     tokens.retain(|token| !matches!(token, Token::Whitespace(_)));
+    let names = tokens.iter().filter_map(|token| if let Token::Word(word) = token { Some(identifier(word)) } else { None });
+    let tables: Vec<String> = names.filter(|name| is_ours(name)).collect();
+    let is_column = |name: &str| tables.iter().any(|table| has_column(table, name));
     tokens.iter().enumerate().any(|(index, token)| {
         let Token::Word(word) = token else { return false };
         let name = word.value.to_lowercase();
@@ -246,8 +255,13 @@ fn names_the_catalog(sql: &str, is_ours: impl Fn(&str) -> bool) -> bool {
             _ if index > 0 && tokens[index - 1] == Token::DoubleColon && TYPES.contains(&name.as_str()) => true,
             _ => name.starts_with("pg_") || (word.quote_style.is_none() && KEYWORDS.contains(&name.as_str())),
         };
-        is_of_catalog && !is_ours(&word.value)
+        is_of_catalog && !is_ours(&identifier(word)) && !is_column(&identifier(word))
     })
+}
+
+/// The name that a word is: without quotes, in lower case.
+fn identifier(word: &Word) -> String {
+    if word.quote_style.is_some() { word.value.clone() } else { word.value.to_lowercase() }
 }
 
 #[cfg(test)]
@@ -274,7 +288,8 @@ mod tests {
 
     #[test]
     fn what_asks_the_catalog_is_told_from_what_asks_the_node() {
-        let is_ours = |name: &str| name == "pg_bench";
+        let is_ours = |name: &str| ["pg_bench", "payments"].contains(&name);
+        let has_column = |table: &str, name: &str| (table, name) == ("payments", "pg_fee");
         for sql in [
             "SELECT * FROM pg_catalog.pg_class",
             "select relname from PG_CLASS",
@@ -286,19 +301,23 @@ mod tests {
             "SELECT $1::oid, '{23}'::oid[]",
             "SELECT CAST($1 AS oid)",
             "SELECT cast(abs(a) AS OID[]) FROM v",
+            "SELECT pg_fee FROM pg_class",
+            "SELECT pg_fee, pg_fees FROM payments",
         ] {
-            assert!(names_the_catalog(sql, is_ours) && may_name_the_catalog(sql), "{sql}");
+            assert!(names_the_catalog(sql, is_ours, has_column) && may_name_the_catalog(sql), "{sql}");
         }
         for sql in [
             "SELECT view, version FROM system.views",
             "SELECT 'pg_class' AS information_schema",
             "SELECT n FROM pg_bench -- pg_class",
+            "SELECT n FROM PG_Bench",
+            "SELECT sum(p.pg_fee) FROM payments p WHERE PG_FEE > 0",
             "SELECT \"current_user\" FROM v",
             "SELECT regclass, oid FROM v",
             "SELECT CAST(a AS INT), (SELECT a AS oid) FROM v",
             "SELECT 1",
         ] {
-            assert!(!names_the_catalog(sql, is_ours), "{sql}");
+            assert!(!names_the_catalog(sql, is_ours, has_column), "{sql}");
         }
         assert!(!may_name_the_catalog("SELECT orders, amount FROM orders_by_customer WHERE customer_id = $1"));
     }

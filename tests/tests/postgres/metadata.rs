@@ -1,6 +1,11 @@
 //! `pg_catalog` and `information_schema`, as clients ask them. What psql, JDBC and SQLAlchemy ask is in
 //! `tests/clients`.
 
+use std::sync::Arc;
+
+use catalog::DefinitionKind::{Stream, View};
+use serving::ServingLimits;
+use serving::http::Protection;
 use tokio_postgres::types::Type;
 
 use crate::server::{Server, error_of, one, texts};
@@ -129,5 +134,22 @@ async fn views_are_not_read_together_with_the_catalog() {
     let client = server.connect().await;
     let error = client.simple_query("SELECT d.n, c.oid FROM per_device d CROSS JOIN pg_catalog.pg_class c").await.unwrap_err();
     assert_eq!(error_of(&error).0, "0A000");
+    server.stop().await;
+}
+
+/// As the fee of a payment gateway.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_column_may_be_called_as_what_the_catalog_has() {
+    let charges = "CREATE STREAM charges (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, pg_fee BIGINT) \
+        WITH (topic = 'charges', format = 'json', event_time = 'ts', id = 'id')";
+    let largest = "CREATE VIEW largest AS SELECT max(pg_fee) AS pg_largest FROM charges";
+    let open = Protection::none(Arc::new(|| 0)).unwrap();
+    let server = Server::over(&[(Stream, "charges", charges), (View, "largest", largest)], &open, ServingLimits::default()).await;
+    let charge = r#"{"id":"1","ts":"2026-03-01T10:00:00Z","pg_fee":7}"#;
+    server.append_to("charges", vec![(None, charge.to_owned())]).await;
+    let client = server.connect().await;
+    assert_eq!(one(&client, "SELECT sum(PG_FEE) FROM charges c WHERE c.pg_fee > 1").await, "7");
+    assert_eq!(one(&client, "SELECT l.pg_largest FROM largest l").await, "7");
+    assert_eq!(client.query_one("SELECT pg_fee FROM charges", &[]).await.unwrap().get::<_, i64>(0), 7);
     server.stop().await;
 }
