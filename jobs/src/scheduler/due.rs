@@ -259,8 +259,8 @@ fn by_schedule(state: &CatalogState, view: &LiveView, newest: Option<&RunRecord>
     Some(Due { since, scheduled_for: Some(due.timestamp_micros()), reason: "its schedule", ..plain })
 }
 
-/// Returns the time of a view's last run, or 0 if the clock that it is by was ahead: what is due now does not wait until
-/// that time has come.
+/// Returns the time of a view's last run, or 0 if the clock that it is by was ahead: what is due now does not wait
+/// until that time has come.
 fn unless_ahead(last: Micros, now: Micros) -> Micros {
     if last > now.saturating_add(micros(CLOCKS_DIFFER)) { 0 } else { last }
 }

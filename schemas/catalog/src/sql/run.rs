@@ -30,8 +30,8 @@ const _: () = assert!(RECENT_FOR.as_secs() > GRACE.as_secs());
 /// gone, and versions come and go for years.
 pub(super) const RETIRED_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// How many runs of each view version the history holds at least. Those that were compared stay, those with a draft, and
-/// the newest recomputation.
+/// How many runs of each view version the history holds at least. Those that were compared stay, those with a draft,
+/// and the newest recomputation.
 const HISTORY: i64 = 1_000;
 
 /// The columns of a run, and its place in the history.
