@@ -13,7 +13,7 @@ use crate::sql::names::{DEFAULT_SCHEMA, view_of_table};
 
 /// What a query reads.
 pub(super) struct TablesRead {
-    /// The views, with the indices of the columns; without where only its states are read.
+    /// The views, each with the indices of the columns that are read; `None` if only its states are.
     pub(super) views: Vec<(Arc<str>, Option<Vec<usize>>)>,
     pub(super) streams: Vec<Arc<str>>,
 }
