@@ -9,10 +9,14 @@ use engine::functions::Functions;
 use engine::plan::{session_builder, session_config};
 use storage::ObjectStorage;
 use types::Result;
+use types::process_folder::ProcessFolder;
 
 use crate::layer::RunSettings;
 use crate::memory::PeakPool;
 use crate::temp_folder::at_folder;
+
+/// What the names of the folders begin with that runs spill to.
+const SPILL_PREFIX: &str = "basestream-run-";
 
 pub(crate) fn open_session(
     settings: &RunSettings,
@@ -20,20 +24,29 @@ pub(crate) fn open_session(
     functions: &Functions,
     pool: Arc<PeakPool>,
 ) -> Result<SessionContext> {
-    let mode = match &settings.temp_dir {
-        Some(folder) => {
-            std::fs::create_dir_all(folder).map_err(|error| at_folder(folder, error))?;
-            DiskManagerMode::Directories(vec![folder.clone()])
-        }
-        None => DiskManagerMode::OsTmpDirectory,
-    };
+    let folder = spill_folder(settings)?;
+    let directories = |folder: &ProcessFolder| DiskManagerMode::Directories(vec![folder.path().to_owned()]);
+    let mode = folder.as_ref().map_or(DiskManagerMode::OsTmpDirectory, directories);
     let disk = DiskManagerBuilder::default().with_mode(mode);
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(disk).build_arc()?;
     storage.register(&runtime);
-    let state = session_builder().with_config(config(settings)).with_runtime_env(runtime).build();
+    // The folder lasts as long as the session.
+    let config = match folder {
+        Some(folder) => config(settings).with_extension(Arc::new(folder)),
+        None => config(settings),
+    };
+    let state = session_builder().with_config(config).with_runtime_env(runtime).build();
     let session = SessionContext::new_with_state(state);
     functions.register(&session)?;
     Ok(session)
+}
+
+/// `None` if the system has no temporary folder that can be written: a run that does not spill needs none.
+fn spill_folder(settings: &RunSettings) -> Result<Option<ProcessFolder>> {
+    match &settings.temp_dir {
+        Some(folder) => Ok(Some(ProcessFolder::create(folder, SPILL_PREFIX).map_err(|error| at_folder(folder, error))?)),
+        None => Ok(ProcessFolder::create(&std::env::temp_dir(), SPILL_PREFIX).ok()),
+    }
 }
 
 /// Returns the configuration of a session. With a small limit, batches and the memory that a sort reserves for merging
@@ -46,3 +59,6 @@ fn config(settings: &RunSettings) -> SessionConfig {
     let rows = default.batch_size().min(limit / (16 << 10)).max(256);
     default.with_target_partitions(settings.thread_count()).with_batch_size(rows).with_sort_spill_reservation_bytes(reserved)
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,6 +18,7 @@ use storage::ObjectStorage;
 use tokio::sync::OnceCell;
 use tracing::{debug, info};
 use types::liveness::{LiveInstance, LockFolder};
+use types::process_folder::ProcessFolder;
 use types::{Error, Result};
 
 mod applying;
@@ -51,7 +52,7 @@ pub struct Installation {
     pub functions: Functions,
     /// Identifies this process in leases and groups; unique.
     pub worker: String,
-    cache: Arc<OnceLock<tempfile::TempDir>>,
+    cache: Arc<OnceLock<ProcessFolder>>,
     copies: batch::LocalCopies,
     processes: LockFolder,
     alive: Arc<OnceCell<LiveInstance>>,
@@ -127,9 +128,7 @@ impl Installation {
             return Ok(folder.path().to_path_buf());
         }
         let parent = self.settings.serving.cache_dir.clone().unwrap_or_else(std::env::temp_dir);
-        let failed = |error: std::io::Error| Error::from(error).with("folder", parent.display()).with("setting", "serving.cache_dir");
-        std::fs::create_dir_all(&parent).map_err(failed)?;
-        let folder = tempfile::Builder::new().prefix("basestream-cache-").tempdir_in(&parent).map_err(failed)?;
+        let folder = ProcessFolder::create(&parent, "basestream-cache-").map_err(|error| error.with("setting", "serving.cache_dir"))?;
         Ok(self.cache.get_or_init(|| folder).path().to_path_buf())
     }
 }

@@ -4,7 +4,8 @@
 //! [`vector`] says how far the log is read, and [`tiles`] how time is cut into buckets and windows. A [`record`] is
 //! what the log delivers. [`files`] names what the object storage holds, and [`columns`] names the columns that the
 //! system adds to a user's own. [`failures`] are the events on which a view fails, which it leaves out. [`threads`]
-//! says which work runs on which threads, and [`liveness`] which processes are dead. A [`Strategy`] is how a batch run
+//! says which work runs on which threads, and [`liveness`] which processes are dead; what they left goes with
+//! [`process_folder`]. A [`Strategy`] is how a batch run
 //! makes a snapshot, a [`TransitionKind`] what happened to a key of an alert.
 
 pub mod clocks;
@@ -18,6 +19,7 @@ pub mod files;
 pub mod liveness;
 pub mod open_files;
 pub mod outage;
+pub mod process_folder;
 mod reason;
 pub mod record;
 pub mod redact;

@@ -1,18 +1,17 @@
 //! Resources that the partitions of a process share for their ids: memory, a folder, and a background thread for each
 //! of its workers.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use types::process_folder::ProcessFolder;
 use types::{Error, Result};
-use uuid::Uuid;
 
 use super::table::BUCKET_BYTES;
 
-const LOCK: &str = "lock";
 /// Eighths of the memory for tables. The last eighth is for data being sorted, merged and filtered.
 pub(super) const TABLE_EIGHTHS: usize = 2;
 /// Eighths of the memory for filters.
@@ -42,14 +41,7 @@ struct Inner {
     /// How many things may be done in the background at a time, and how many are.
     threads: usize,
     busy: AtomicUsize,
-    home: Mutex<Option<Home>>,
-}
-
-/// A folder that belongs to these partitions as long as its lock file is held.
-#[derive(Debug)]
-struct Home {
-    folder: PathBuf,
-    _lock: File,
+    folder: Mutex<Option<ProcessFolder>>,
 }
 
 impl IdSpace {
@@ -66,7 +58,7 @@ impl IdSpace {
             files: AtomicU64::new(0),
             threads: workers,
             busy: AtomicUsize::new(0),
-            home: Mutex::new(None),
+            folder: Mutex::new(None),
         }))
     }
 
@@ -142,78 +134,30 @@ impl Share {
 
     /// Creates a file in the folder, open for reading and writing.
     pub(super) fn create_file(&self) -> Result<(PathBuf, File)> {
-        let mut home = self.inner().home.lock().unwrap_or_else(PoisonError::into_inner);
-        if home.is_none() {
-            *home = Some(make_home(&self.inner().settings.folder).map_err(|(error, at)| self.failed(error, &at))?);
-        }
-        let folder = home.as_ref().map_or(&self.inner().settings.folder, |home| &home.folder);
-        let path = folder.join(format!("{}.ids", self.inner().files.fetch_add(1, Ordering::Relaxed)));
+        let parent = &self.inner().settings.folder;
+        let mut kept = self.inner().folder.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = match &*kept {
+            Some(folder) => folder,
+            None => kept.insert(ProcessFolder::create(parent, "").map_err(|error| self.failed(error, parent))?),
+        };
+        let path = folder.path().join(format!("{}.ids", self.inner().files.fetch_add(1, Ordering::Relaxed)));
         let opened = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
         if opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
             // Somebody removed the folder: the next attempt makes another one.
-            *home = None;
+            *kept = None;
         }
         Ok((path.clone(), opened.map_err(|error| self.failed(error, &path))?))
     }
 
-    pub(super) fn failed(&self, error: std::io::Error, at: &Path) -> Error {
+    pub(super) fn failed(&self, error: impl Into<Error>, at: &Path) -> Error {
+        let cause: Error = error.into();
         Error::unavailable("the ids for deduplication do not fit [speed] dedup_memory and cannot be written to disk")
             .with("dedup_memory", self.inner().settings.memory_bytes)
             .with("file", at.display())
-            .caused_by(error)
+            .caused_by(cause)
     }
 
     fn inner(&self) -> &Inner {
         &self.0.0
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        let home = self.home.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(home) = home {
-            let _ = std::fs::remove_dir_all(&home.folder);
-        }
-    }
-}
-
-/// Creates a locked folder below `parent`, and removes those whose processes are gone.
-fn make_home(parent: &Path) -> std::result::Result<Home, (std::io::Error, PathBuf)> {
-    let at = |path: &Path| {
-        let path = path.to_path_buf();
-        move |error| (error, path)
-    };
-    std::fs::create_dir_all(parent).map_err(at(parent))?;
-    let gate = parent.join(LOCK);
-    // No other process sees a folder between its creation and its lock.
-    let one = File::create(&gate).map_err(at(&gate))?;
-    one.lock().map_err(at(&gate))?;
-    for entry in std::fs::read_dir(parent).map_err(at(parent))? {
-        remove_if_left(&entry.map_err(at(parent))?.path());
-    }
-    let folder = parent.join(format!("{}-{}", std::process::id(), Uuid::new_v4().simple()));
-    std::fs::create_dir(&folder).map_err(at(&folder))?;
-    let lock = folder.join(LOCK);
-    match File::create(&lock).and_then(|held| held.lock().map(|()| held)) {
-        Ok(held) => Ok(Home { folder, _lock: held }),
-        Err(error) => {
-            // Nobody removes a folder without a lock.
-            let _ = std::fs::remove_dir_all(&folder);
-            Err((error, lock))
-        }
-    }
-}
-
-/// Removes a folder if its lock is not held. What cannot be removed stays until the next start.
-fn remove_if_left(folder: &Path) {
-    let Ok(lock) = File::open(folder.join(LOCK)) else { return };
-    match lock.try_lock() {
-        Ok(()) => {
-            if let Err(error) = std::fs::remove_dir_all(folder) {
-                tracing::warn!(folder = %folder.display(), %error, "the remembered ids of a former process could not be removed");
-            }
-        }
-        Err(TryLockError::WouldBlock) => {}
-        Err(TryLockError::Error(error)) => tracing::warn!(folder = %folder.display(), %error, "a folder of remembered ids was not removed"),
     }
 }

@@ -1,0 +1,93 @@
+//! A folder of temporary files that belongs to one process. It is deleted when the process ends, and after a SIGKILL by
+//! the next process that makes such a folder beside it: each holds the lock of a file in its own.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use uuid::Uuid;
+
+use crate::{Error, Result};
+
+const LOCK: &str = "lock";
+/// A lock file has this name until it is locked, so that no other process takes its folder for that of a dead one.
+const NEW_LOCK: &str = "lock.new";
+const HOST_NAME: &str = "/proc/sys/kernel/hostname";
+
+/// A folder that other processes leave alone as long as this value lives.
+#[derive(Debug)]
+pub struct ProcessFolder {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl ProcessFolder {
+    /// Creates a folder in `parent` whose name begins with `prefix`, and removes those with this prefix whose processes
+    /// are gone. Folders of other machines stay: not every network file system passes locks on.
+    ///
+    /// The error names the file or folder, and has the source of the system.
+    pub fn create(parent: &Path, prefix: &str) -> Result<Self> {
+        std::fs::create_dir_all(parent).map_err(at(parent))?;
+        let suffix = suffix_of_this_machine();
+        remove_left(parent, prefix, &suffix);
+        let path = parent.join(format!("{prefix}{}{suffix}", Uuid::new_v4().simple()));
+        std::fs::create_dir(&path).map_err(at(&path))?;
+        match lock_in(&path) {
+            Ok(lock) => Ok(Self { path, _lock: lock }),
+            Err(error) => {
+                // Nobody removes a folder without a lock.
+                let _ = std::fs::remove_dir_all(&path);
+                Err(at(&path)(error))
+            }
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for ProcessFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    move |error| Error::from(error).with("file", path.display())
+}
+
+fn lock_in(folder: &Path) -> io::Result<File> {
+    let new = folder.join(NEW_LOCK);
+    let lock = File::create(&new)?;
+    lock.lock()?;
+    std::fs::rename(&new, folder.join(LOCK))?;
+    Ok(lock)
+}
+
+fn suffix_of_this_machine() -> String {
+    let host = std::fs::read_to_string(HOST_NAME).unwrap_or_default();
+    format!("@{}", host.trim())
+}
+
+/// Removes the folders of processes of this machine that are gone. What cannot be removed stays until the next start.
+fn remove_left(parent: &Path, prefix: &str, suffix: &str) {
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix) && name.ends_with(suffix)) {
+            let _ = remove_if_left(&entry.path());
+        }
+    }
+}
+
+/// Removes a folder if its lock is not held.
+fn remove_if_left(folder: &Path) -> io::Result<()> {
+    let lock = File::open(folder.join(LOCK))?;
+    match lock.try_lock() {
+        Ok(()) => std::fs::remove_dir_all(folder),
+        Err(TryLockError::WouldBlock) => Ok(()),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;
