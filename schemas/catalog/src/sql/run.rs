@@ -31,7 +31,7 @@ const _: () = assert!(RECENT_FOR.as_secs() > GRACE.as_secs());
 pub(super) const RETIRED_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// How many runs of each view version the history holds at least. Those that were compared stay, those with a draft,
-/// and the newest recomputation.
+/// the newest recomputation, and the newest that succeeded.
 const HISTORY: i64 = 1_000;
 
 /// The columns of a run, and its place in the history.
@@ -89,6 +89,13 @@ pub(super) const RECENT_RUNS: &str = concat!(
     UNION
     SELECT ",
     columns!(),
+    " FROM versions JOIN run ON run.view_name = versions.view_name AND run.version = versions.version
+        AND run.strategy = 'full' AND run.status = 'succeeded' AND run.added_revision = (SELECT max(newer.added_revision)
+            FROM run AS newer WHERE newer.view_name = versions.view_name AND newer.version = versions.version
+                AND newer.strategy = 'full' AND newer.status = 'succeeded')
+    UNION
+    SELECT ",
+    columns!(),
     " FROM run WHERE ended_at >= (SELECT max(ended_at) FROM run) - $2
     ORDER BY added_revision DESC, id"
 );
@@ -96,7 +103,8 @@ pub(super) const RECENT_RUNS: &str = concat!(
 /// Returns, newest first:
 /// - the requested and running runs,
 /// - of each view version that was not retired long ago ([`RETIRED_FOR`]) the newest ended ones, the newest that was
-///   compared with what incremental runs had kept, and the newest recomputation,
+///   compared with what incremental runs had kept, the newest recomputation, which says whether there is something to
+///   go on with, and the newest that succeeded, from which on `full_every` counts,
 /// - the runs of the last minutes ([`RECENT_FOR`]).
 ///
 /// What it costs follows these versions and minutes, not the history.
@@ -110,6 +118,8 @@ pub(super) async fn forget_old(session: &mut Session, run: &RunRecord) -> Result
     let sql = "DELETE FROM run WHERE view_name = $1 AND version = $2 AND status NOT IN ('requested', 'running') AND differences IS NULL AND draft IS NULL
         AND (strategy IS NULL OR strategy <> 'full' OR added_revision < (SELECT max(newer.added_revision) FROM run AS newer
             WHERE newer.view_name = $1 AND newer.version = $2 AND newer.strategy = 'full'))
+        AND (strategy IS NULL OR strategy <> 'full' OR status <> 'succeeded' OR added_revision < (SELECT max(newer.added_revision)
+            FROM run AS newer WHERE newer.view_name = $1 AND newer.version = $2 AND newer.strategy = 'full' AND newer.status = 'succeeded'))
         AND added_revision < (SELECT newer.added_revision FROM run AS newer WHERE newer.view_name = $1 AND newer.version = $2
             ORDER BY newer.added_revision DESC LIMIT 1 OFFSET $3)";
     session.execute(sql, values![&*run.view, i64::from(run.version), HISTORY - 1]).await.map(|_| ())

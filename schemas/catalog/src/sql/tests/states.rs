@@ -20,6 +20,7 @@ on_every_engine!(
     a_state_holds_no_ended_run_of_a_version_that_was_retired_long_ago,
     old_runs_are_forgotten_but_for_those_that_were_compared,
     the_newest_recomputation_is_not_forgotten,
+    a_failed_recomputation_does_not_hide_the_one_that_succeeded_before_it,
     ingest_remembers_its_place,
     replayed_dead_letters_are_remembered,
     a_state_read_on_top_of_a_former_one_is_the_whole_state,
@@ -295,6 +296,25 @@ async fn the_newest_recomputation_is_not_forgotten(test: &TestCatalog) {
     let recomputed: Vec<Uuid> = history.iter().filter(|run| run.strategy.is_some()).map(|run| run.id).collect();
     assert_eq!((history.len(), recomputed), (1_001, vec![newest.id]));
     assert!(test.catalog.state().await.unwrap().runs.contains(&newest));
+}
+
+/// `full_every` counts from the end of the one that succeeded.
+async fn a_failed_recomputation_does_not_hide_the_one_that_succeeded_before_it(test: &TestCatalog) {
+    let recomputed = |status| RunRecord { status, ended_at: Some(1), strategy: Some(types::Strategy::Full), ..run("v") };
+    let [older, succeeded] = [recomputed(RunStatus::Succeeded), recomputed(RunStatus::Succeeded)];
+    let [failed, newest] = [recomputed(RunStatus::Failed), recomputed(RunStatus::Failed)];
+    for run in [&older, &succeeded, &failed, &newest] {
+        test.catalog.commit(adds(vec![Add::Run(run.clone())])).await.unwrap();
+    }
+    let later = 1 + 2 * super::super::run::RECENT_FOR.as_micros() as i64;
+    for _ in 0..11 {
+        let ended = || RunRecord { status: RunStatus::Succeeded, ended_at: Some(later), ..run("v") };
+        test.catalog.commit(adds((0..100).map(|_| Add::Run(ended())).collect())).await.unwrap();
+    }
+    let recomputations = |runs: &[RunRecord]| runs.iter().filter(|run| run.strategy.is_some()).map(|run| run.id).collect::<Vec<_>>();
+    let expected = [newest.id, succeeded.id];
+    assert_eq!(recomputations(&test.catalog.runs(None, 10_000).await.unwrap()), expected, "the history");
+    assert_eq!(recomputations(&test.catalog.state().await.unwrap().runs), expected, "the state");
 }
 
 async fn a_state_holds_open_runs_and_the_newest_ended_ones(test: &TestCatalog) {
