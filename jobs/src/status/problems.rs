@@ -84,6 +84,7 @@ pub enum Fault {
     RunFailing,
     StatesDiffer,
     RunOverdue,
+    RunUnscheduled,
     RunSlow,
     VersionUnbuilt,
     ViewRefused,

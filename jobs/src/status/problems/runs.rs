@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use catalog::{Comparison, DefinitionKind, DefinitionStatus, RunRecord, RunStatus, StateDifference, abandoned};
+use catalog::{Comparison, DefinitionKind, DefinitionStatus, RunRecord, RunStatus, StateDifference, abandoned, checkpoints_after};
 use chrono::DateTime;
 use committed::lacking::waits_for_run;
 use committed::registry::{LiveView, Registry};
@@ -11,6 +11,7 @@ use engine::events::format_timestamp;
 use engine::fresh::ViewVersion;
 use types::Strategy;
 use types::tiles::Micros;
+use types::vector::Vector;
 use uuid::Uuid;
 
 use super::duration::for_time;
@@ -24,6 +25,10 @@ const LATE_US: Micros = 2 * 60_000_000;
 const FAILURES: u32 = 2;
 /// A full run may take this many periods of its view's schedule.
 const PERIODS: usize = 3;
+/// Where somebody asks for a view's runs every day, its snapshot lacks no checkpoint that is older than this.
+const ASKED_WITHIN_US: Micros = 2 * 24 * 3_600_000_000;
+/// This many checkpoints are no burden.
+const FEW_CHECKPOINTS: usize = 1_000;
 
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
     // Only reads: the commits that would close these runs are not made.
@@ -36,6 +41,7 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
         let is_dead = |run: &RunRecord| closable.iter().any(|(dead, _)| dead.id == run.id);
         found.extend(registry.views.iter().filter_map(|view| slow(facts, view, is_dead)));
         found.extend(unbuilt(facts, registry));
+        found.extend(registry.views.iter().filter_map(|view| unscheduled(facts, view)));
         found.extend(formats(facts, registry));
     }
     found
@@ -187,6 +193,47 @@ fn slow(facts: &Facts, view: &LiveView, is_dead: impl Fn(&RunRecord) -> bool) ->
             false => "wait: the runs after it add what is new".into(),
         },
     })
+}
+
+/// A served view without a schedule that nobody has asked to run for long. Whatever its strategy, its snapshot does not
+/// change otherwise, and what no snapshot holds is not compacted.
+fn unscheduled(facts: &Facts, view: &LiveView) -> Option<Problem> {
+    let (name, version) = (&view.name, view.version);
+    if view.definition.schedule.is_some() || view.status != DefinitionStatus::Active || is_run_coming(facts, view) {
+        return None;
+    }
+    let defined = facts.state.definitions.get(DefinitionKind::View, name, version)?;
+    let (cut, nothing) = (facts.state.snapshot(name, version).map(|snapshot| &snapshot.cut), Vector::new());
+    let lacking = checkpoints_after(&facts.state, &view.streams(), cut.unwrap_or(&nothing)).ok()?;
+    let oldest = lacking.first()?.committed_at;
+    if lacking.len() <= FEW_CHECKPOINTS || facts.now.saturating_sub(oldest.max(defined.created_at)) <= ASKED_WITHIN_US {
+        return None;
+    }
+    Some(Problem {
+        fault: Fault::RunUnscheduled,
+        severity: Severity::Warning,
+        what: format!(
+            "{name} (version {version}): no snapshot has the last {}, which began {} ago",
+            count_of(lacking.len(), "checkpoint"),
+            for_time(facts.now.saturating_sub(oldest))
+        ),
+        cause: "the view has no schedule, and runs only when somebody asks for a run".into(),
+        effect: "these checkpoints and their states are neither compacted nor deleted: the catalog, the storage and the memory of every \
+            process grow without end; answers stay correct but become slower"
+            .into(),
+        next_step: format!(
+            "add a schedule to {name}, such as `every = '1h'`, and run `basestream apply`, which makes no new version; or run it from time \
+             to time: `basestream batch run {name}`"
+        ),
+    })
+}
+
+/// Whether a run was asked for or is under way, or failed, and will be tried again.
+fn is_run_coming(facts: &Facts, view: &LiveView) -> bool {
+    let is_open = |run: &RunRecord| matches!(run.status, RunStatus::Requested | RunStatus::Running);
+    let mut of_version = facts.state.runs.iter().filter(|run| run.view == view.name && run.version == view.version);
+    let newest = newest_runs(&facts.state).get(&view.view_version()).copied();
+    of_version.any(is_open) || newest.is_some_and(|run| run.status == RunStatus::Failed)
 }
 
 /// Returns why a run waits, if others are under way.

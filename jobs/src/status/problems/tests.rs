@@ -183,6 +183,24 @@ fn moved_at(facts: &mut Facts, at: Micros) {
     partition.complete_to = Some(at);
 }
 
+/// Takes the schedule of the view away. In each minute of these hours a checkpoint was committed, which no snapshot
+/// holds.
+fn unscheduled(facts: &mut Facts, hours: i64) {
+    let Some(Ok(registry)) = &mut facts.registry else { panic!("planned") };
+    Arc::make_mut(&mut registry.views[0].definition).schedule = None;
+    facts.state.definitions.rewrite(|all| all.iter_mut().for_each(|record| record.created_at = NOW - 100 * HOUR));
+    let count = 60 * hours;
+    let one = |nth: i64| checkpoint("w1", NOW - 5 * SECOND - (count - 1 - nth) * MINUTE, vec![range(0, 60 + nth, 61 + nth)]);
+    facts.state.checkpoints = (0..count).map(one).collect();
+    moved_to(facts, 60 + count);
+}
+
+/// Partition 0 is read up to this offset, its end.
+fn moved_to(facts: &mut Facts, offset: i64) {
+    facts.state.partitions.get_mut(&id(0)).unwrap().next_offset = Offset(offset);
+    end(facts, 0, 0, offset);
+}
+
 type Case = (Fault, Severity, fn(&mut Facts), [&'static str; 4]);
 
 /// A fault, its preparation, and the expected texts: what, cause, effect, next step.
@@ -488,6 +506,19 @@ const CASES: &[Case] = &[
             "no scheduler runs",
             "answers stay correct but become slower: they merge every checkpoint since the last snapshot",
             "start `basestream scheduler` or `basestream up`, or run it now: `basestream batch run v`",
+        ],
+    ),
+    (
+        Fault::RunUnscheduled,
+        Severity::Warning,
+        |facts| unscheduled(facts, 73),
+        [
+            "v (version 1): no snapshot has the last 4380 checkpoints, which began 3 d ago",
+            "the view has no schedule, and runs only when somebody asks for a run",
+            "these checkpoints and their states are neither compacted nor deleted: the catalog, the storage and the memory of every process \
+             grow without end; answers stay correct but become slower",
+            "add a schedule to v, such as `every = '1h'`, and run `basestream apply`, which makes no new version; or run it from time to \
+             time: `basestream batch run v`",
         ],
     ),
     (
@@ -930,10 +961,26 @@ async fn a_full_run_that_takes_long_is_reported_after_its_end_if_it_will_come_ag
     assert!(next_steps("every = '1d', full_every = '7d'").await.is_empty(), "it went on beside others");
 }
 
+/// A schedule is all that makes runs of a view due that is built, also of one whose runs read no archive.
+#[tokio::test]
+async fn a_view_without_a_schedule_is_reported_whatever_its_strategy_and_with_no_snapshot() {
+    for strategy in [Strategy::Incremental, Strategy::Full, Strategy::Stream] {
+        let mut facts = healthy().await;
+        unscheduled(&mut facts, 73);
+        let Some(Ok(registry)) = &mut facts.registry else { panic!("planned") };
+        Arc::make_mut(&mut registry.views[0].definition).strategy = Some(strategy);
+        assert_eq!(problems(&facts).iter().map(|problem| problem.fault).collect::<Vec<_>>(), [Fault::RunUnscheduled], "{strategy:?}");
+    }
+    let mut facts = healthy().await;
+    unscheduled(&mut facts, 73);
+    (facts.state.snapshots, facts.state.runs, facts.stamps) = Default::default();
+    assert_eq!(problems(&facts).iter().map(|problem| problem.fault).collect::<Vec<_>>(), [Fault::RunUnscheduled]);
+}
+
 #[tokio::test]
 async fn what_is_no_fault_is_not_reported() {
     type Change = fn(&mut Facts);
-    let quiet: [(&str, Change); 14] = [
+    let quiet: [(&str, Change); 20] = [
         ("a record that came a moment ago, after an hour without any", |facts| {
             moved_at(facts, NOW - HOUR);
             end(facts, 0, 0, 101);
@@ -972,6 +1019,29 @@ async fn what_is_no_fault_is_not_reported() {
         ("a full run that took long, and that nothing asks for again", |facts| {
             let full = RunRecord { strategy: Some(Strategy::Full), ..run(RunStatus::Succeeded, 1) };
             facts.state.runs.push(RunRecord { started_at: Some(NOW - 80 * HOUR), ..full });
+        }),
+        ("a view without a schedule that was run yesterday", |facts| unscheduled(facts, 47)),
+        ("a view without a schedule that was defined yesterday", |facts| {
+            unscheduled(facts, 73);
+            facts.state.definitions.rewrite(|all| all.iter_mut().for_each(|record| record.created_at = NOW - 47 * HOUR));
+        }),
+        ("a view without a schedule over a stream with few checkpoints", |facts| {
+            unscheduled(facts, 73);
+            facts.state.checkpoints.rewrite(|all| all.truncate(1_000));
+            moved_to(facts, 1_060);
+        }),
+        ("a view without a schedule whose run was requested", |facts| {
+            unscheduled(facts, 73);
+            facts.state.runs.push(RunRecord { started_at: None, ended_at: None, ..run(RunStatus::Requested, 1) });
+        }),
+        ("a view without a schedule whose run failed, and is tried again", |facts| {
+            unscheduled(facts, 73);
+            facts.state.runs = vec![RunRecord { ended_at: Some(NOW), ..run(RunStatus::Failed, 1) }];
+        }),
+        ("a version without a schedule that is kept for a rollback", |facts| {
+            unscheduled(facts, 73);
+            let Some(Ok(registry)) = &mut facts.registry else { panic!("planned") };
+            registry.views[0].status = DefinitionStatus::Kept;
         }),
         ("files that the collector marked a minute ago", |facts| facts.marked_for_deletion = Some((12, NOW - MINUTE))),
         ("an alert that is run", |facts| facts.alerts = vec![alert("silent", Some("w1"), NOW - HOUR)]),
