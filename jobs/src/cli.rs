@@ -290,6 +290,7 @@ fn change(command: &Command) -> Option<AuditedChange> {
         Command::Resume(args) => args.change(),
         Command::Rollback(args) => args.change(),
         Command::Repair(args) => args.change(),
+        Command::Storage(args) => args.change(),
         Command::Set(args) => args.change(),
         Command::Token(args) => args.change(),
         _ => None,

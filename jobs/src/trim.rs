@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use types::tiles::{Clock, Micros};
 use types::vector::{Offset, PartitionId, Vector};
-use types::{ErrorKind, Result};
+use types::{Error, ErrorKind, Result};
 
 /// What is trimmed, and by whom.
 pub struct Trimming {
@@ -72,6 +72,17 @@ impl Trimming {
             trimmed += self.log.trim(&source, &self.group, before, appended_before).await?;
         }
         Ok(trimmed)
+    }
+
+    /// Forgets a consumer group that will never read again: what only it held back is trimmed from now on.
+    ///
+    /// Errors: `Input` for the group of these workers; `NotFound` for one that has read nothing; `Conflict` while a
+    /// worker of it is alive.
+    pub(crate) async fn forget_group(&self, group: &str) -> Result<()> {
+        if group == self.group {
+            return Err(Error::input("the consumer group is `speed.group`: what it has read is trimmed").with("group", group));
+        }
+        self.log.forget_group(group).await
     }
 
     /// Returns how many records [`Trimming::trim`] would delete at this state.
@@ -150,7 +161,7 @@ struct OldRecords {
 }
 
 /// Whether a topic is that of a live stream, sink or alert.
-fn has_user(state: &CatalogState, topic: &str) -> Result<bool> {
+pub(crate) fn has_user(state: &CatalogState, topic: &str) -> Result<bool> {
     for record in state.definitions.live() {
         let used = match record.kind {
             DefinitionKind::Stream => Some(parse_stream(&record.sql)?.topic),

@@ -11,7 +11,7 @@ use definitions::parse;
 use definitions::settings::{ClockKind, Settings};
 use engine::fresh::ViewVersion;
 use engine::functions::Functions;
-use event_log::{Log, PartitionBounds, TopicPartition};
+use event_log::{Log, PartitionBounds, ReaderGroup, TopicPartition};
 use serving::ReadView;
 use storage::{ObjectStorage, read_manifest};
 use types::files::FileKind;
@@ -24,6 +24,7 @@ use super::problems::{BackingService, Facts, LeftOutEvents, RECENT_US, Unreachab
 use super::{RUNS, alerts};
 use crate::dead_letters::{NewestDeadLetters, RecentDeadLetters, recent};
 use crate::installation::{Installation, now};
+use crate::trim::has_user;
 
 /// How long a service may take to answer one query.
 const WAIT: Duration = Duration::from_secs(5);
@@ -166,15 +167,17 @@ impl Services {
         catalog.runs(None, RUNS).await
     }
 
-    /// Reads what the log knows of each live stream's topic.
-    async fn ask_log(&self, state: &CatalogState) -> Result<Vec<(Arc<str>, TopicSays)>> {
+    /// Reads what the log knows of each live stream's topic, and of other consumer groups.
+    async fn ask_log(&self, state: &CatalogState) -> Result<LogSays> {
         let log = self.log.as_ref().map_err(again)?;
         let topics = topics(state);
         if topics.is_empty() {
             in_time("the log", log.bounds(PROBE)).await?;
         }
         let requests: Vec<_> = topics.into_iter().map(|(stream, topic)| ask_topic(&**log, state, stream, topic)).collect();
-        Ok(futures::future::join_all(requests).await)
+        let groups = in_time("the log", log.reader_groups());
+        let (topics, groups) = futures::join!(futures::future::join_all(requests), groups);
+        Ok(LogSays { topics, idle_groups: idle_groups(groups.unwrap_or_default(), &self.settings.speed.group, state) })
     }
 
     async fn ask_storage(&self, state: &CatalogState, now: Micros) -> Result<StorageFacts> {
@@ -189,10 +192,19 @@ impl Services {
     }
 }
 
-fn note_log(facts: &mut Facts, said: Result<Vec<(Arc<str>, TopicSays)>>) {
+/// Returns the groups without a worker that hold back records of topics of this installation, whose group is `own`.
+fn idle_groups(groups: Vec<ReaderGroup>, own: &str, state: &CatalogState) -> Vec<ReaderGroup> {
+    let mut idle: Vec<ReaderGroup> = groups.into_iter().filter(|group| !group.is_active && group.name != own).collect();
+    idle.iter_mut().for_each(|group| group.topics.retain(|topic| has_user(state, topic).unwrap_or_default()));
+    idle.retain(|group| !group.topics.is_empty());
+    idle
+}
+
+fn note_log(facts: &mut Facts, said: Result<LogSays>) {
     match said {
         Ok(said) => {
-            for (stream, topic) in said {
+            facts.idle_groups = said.idle_groups;
+            for (stream, topic) in said.topics {
                 facts.identities.extend(topic.identity.map(|identity| (stream.clone(), identity)));
                 facts.waiting_since.extend(topic.waiting_since);
                 facts.ends.insert(stream, topic.ends);
@@ -210,6 +222,11 @@ fn note_node(facts: &mut Facts, node: NodeSays) {
     // It knows what failed after the snapshots' cuts, too.
     let left_out = |failing: FailingView| (ViewVersion::new(failing.view, failing.version), failing.left_out);
     facts.left_out.extend(node.views_failing.into_iter().map(left_out));
+}
+
+struct LogSays {
+    topics: Vec<(Arc<str>, TopicSays)>,
+    idle_groups: Vec<ReaderGroup>,
 }
 
 struct TopicSays {

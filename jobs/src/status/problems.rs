@@ -7,7 +7,7 @@ use std::time::Duration;
 use catalog::CatalogState;
 use committed::registry::Registry;
 use engine::fresh::ViewVersion;
-use event_log::PartitionBounds;
+use event_log::{PartitionBounds, ReaderGroup};
 use serde::{Deserialize, Serialize};
 use types::tiles::Micros;
 use types::vector::PartitionId;
@@ -96,6 +96,7 @@ pub enum Fault {
     FilesUndeleted,
     PinOld,
     Gap,
+    LogHeld,
 }
 
 /// What was observed. Facts that could not be observed are empty, with the reason in `unreachable`.
@@ -109,6 +110,8 @@ pub struct Facts {
     /// The identity of each stream's topic, if the log answered.
     pub identities: BTreeMap<Arc<str>, String>,
     pub embedded_log: bool,
+    /// The consumer groups without a worker that have read topics of this installation, except for its own.
+    pub idle_groups: Vec<ReaderGroup>,
     pub checkpoint_interval: Duration,
     /// The log's timestamp of the first uncommitted record, if the log answered.
     pub waiting_since: BTreeMap<PartitionId, Micros>,

@@ -73,6 +73,17 @@ async fn what_is_committed_late_stays_as_long_as_what_is_committed_at_once() {
     assert_eq!(trimming(&catalog, &log, hours(10)).trim().await.unwrap(), 9, "the last one identifies the log");
 }
 
+/// The workers of the group would go on, and their leases with them.
+#[tokio::test]
+async fn the_group_of_these_workers_is_not_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = Catalog::open("sqlite::memory:").await.unwrap();
+    let log = event_log::open(&format!("file://{}", folder.path().display()), &BTreeMap::new()).await.unwrap();
+    let trimming = trimming(&catalog, &log, hours(0));
+    assert_eq!(trimming.forget_group("g").await.unwrap_err().kind(), ErrorKind::Input);
+    assert_eq!(trimming.forget_group("other").await.unwrap_err().kind(), ErrorKind::NotFound);
+}
+
 /// Nobody reads the topic of a dropped stream any more, and one may be defined again over it.
 #[tokio::test]
 async fn what_a_dropped_stream_committed_goes_and_what_it_did_not_read_stays() {

@@ -108,6 +108,7 @@ fn each_command_that_fails_to_change_something_writes_one_line_with_the_kind_of_
     failed("view drop missing", "drop", "the view \"missing\"", "not_found");
     failed("token create ann --role reader", "create", "the token \"ann\"", "conflict");
     failed("pause missing", "pause", "the sink or alert \"missing\"", "not_found");
+    failed("storage forget-group missing", "forget", "the consumer group \"missing\"", "not_found");
     // What was sent is not in the line.
     failed("set least hunter2", "set", "the parameter \"least\"", "input");
     project.replace("alerts/large.sql", "FROM orders_by_customer", "FROM missing");

@@ -28,6 +28,15 @@ pub struct Subscription {
     pub max_wait: Duration,
 }
 
+/// A consumer group that has read topics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReaderGroup {
+    pub name: String,
+    pub topics: Vec<Arc<str>>,
+    /// Whether one of its workers is alive.
+    pub is_active: bool,
+}
+
 /// A consumer: a stream of events, and a way to end it. Dropping it ends it too.
 pub struct Consumer {
     pub events: mpsc::Receiver<LogEvent>,

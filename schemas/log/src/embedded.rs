@@ -15,7 +15,9 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::{Consumer, Fetched, Log, LogOutput, LogSize, NewRecord, PartitionBounds, Subscription, TakenOutput, TopicPartition};
+use crate::{
+    Consumer, Fetched, Log, LogOutput, LogSize, NewRecord, PartitionBounds, ReaderGroup, Subscription, TakenOutput, TopicPartition,
+};
 use types::outage::{Attempts, Outage};
 use types::tiles::{Clock, Micros};
 use types::vector::Offset;
@@ -25,6 +27,7 @@ mod alive;
 mod appends;
 mod batch;
 mod consumer;
+mod groups;
 mod lease;
 mod output;
 mod output_owner;
@@ -118,6 +121,14 @@ impl Log for EmbeddedLog {
     async fn trimmable(&self, source: &TopicPartition, group: &str, before: Offset, appended_before: Micros) -> Result<u64> {
         let topic = self.store.expect_topic(&source.topic).await?;
         self.store.trimmable(topic.id, source, group, before.0, appended_before).await
+    }
+
+    async fn reader_groups(&self) -> Result<Vec<ReaderGroup>> {
+        self.store.reader_groups(&self.folder, (self.clock)()).await
+    }
+
+    async fn forget_group(&self, group: &str) -> Result<()> {
+        self.store.forget_group(group, &self.folder, (self.clock)()).await
     }
 
     async fn size(&self) -> Result<LogSize> {

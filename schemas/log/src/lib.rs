@@ -18,7 +18,7 @@ mod testing;
 mod tests;
 mod topic;
 
-pub use consumer::{Consumer, Fetched, LogEvent, Subscription};
+pub use consumer::{Consumer, Fetched, LogEvent, ReaderGroup, Subscription};
 pub use log::{Log, OutputAppender, TakenOutput};
 pub use mark::{check_mark, mark_of};
 pub use opening::open;

@@ -9,7 +9,7 @@ use types::tiles::Micros;
 use types::vector::Offset;
 use types::{Error, Result};
 
-use crate::consumer::{Consumer, Fetched, Subscription};
+use crate::consumer::{Consumer, Fetched, ReaderGroup, Subscription};
 use crate::record::{LogOutput, NewRecord};
 use crate::topic::{LogSize, PartitionBounds, TopicPartition};
 
@@ -66,8 +66,9 @@ pub trait Log: Send + Sync + fmt::Debug {
     }
 
     /// Deletes records of one partition that are before `before` and were appended before `appended_before`, a few at a
-    /// time, and gives their room back; returns how many. It deletes nothing of a topic that another group has read,
-    /// and may leave some that could go. 0 for a log that deletes by settings of its own (Kafka).
+    /// time, and gives their room back; returns how many. It deletes nothing of a topic that another group has read
+    /// ([`Log::reader_groups`]), and may leave some that could go. 0 for a log that deletes by settings of its own
+    /// (Kafka).
     async fn trim(&self, _: &TopicPartition, _group: &str, _before: Offset, _appended_before: Micros) -> Result<u64> {
         Ok(0)
     }
@@ -75,6 +76,19 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// Returns how many records [`Log::trim`] would delete. Finds their end without reading them.
     async fn trimmable(&self, _: &TopicPartition, _group: &str, _before: Offset, _appended_before: Micros) -> Result<u64> {
         Ok(0)
+    }
+
+    /// Returns the groups whose reading [`Log::trim`] respects; none for a log that is never trimmed.
+    async fn reader_groups(&self) -> Result<Vec<ReaderGroup>> {
+        Ok(Vec::new())
+    }
+
+    /// Forgets a group that never reads again: it holds [`Log::trim`] back no longer. Should it read again after all,
+    /// it is known again, and refuses to continue if records that it had not read are gone.
+    ///
+    /// Errors: `NotFound` if it has read nothing; `Conflict` while one of its workers is alive.
+    async fn forget_group(&self, group: &str) -> Result<()> {
+        Err(Error::not_found("no such consumer group has read the log").with("group", group))
     }
 
     /// Returns the size of all topics together; zero for a log that is never trimmed.

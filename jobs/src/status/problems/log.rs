@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use catalog::PartitionRecord;
 use engine::events::format_timestamp;
-use event_log::PartitionBounds;
+use event_log::{PartitionBounds, ReaderGroup};
 use types::vector::{Offset, PartitionId};
 
 use super::{Facts, Fault, Problem, Severity};
@@ -16,6 +16,7 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
         found.extend(refusal(facts, partition));
     }
     found.extend(gaps(facts));
+    found.extend(facts.idle_groups.iter().map(held));
     if facts.embedded_log {
         found.extend(absent(facts));
     }
@@ -138,6 +139,22 @@ fn gaps(facts: &Facts) -> Vec<Problem> {
         })
     };
     of_stream.into_iter().filter_map(problem).collect()
+}
+
+/// Whether the group will read again is known to nobody but the user.
+fn held(ReaderGroup { name, topics, .. }: &ReaderGroup) -> Problem {
+    let topics = topics.join(", ");
+    Problem {
+        fault: Fault::LogHeld,
+        severity: Severity::Notice,
+        what: format!("the consumer group \"{name}\" has read {topics} and has no worker that runs"),
+        cause: "`speed.group` had another name, or the workers of another installation over the same log are stopped".into(),
+        effect: "no record of these topics is deleted from the embedded log, whatever log.retention says: it grows".into(),
+        next_step: format!(
+            "if its workers will run again, none; otherwise `basestream storage forget-group {name}`: what it has not read may be deleted \
+             then"
+        ),
+    }
 }
 
 /// The embedded log has no gaps: an offset without a record is a defect.

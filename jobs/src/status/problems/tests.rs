@@ -894,6 +894,20 @@ const CASES: &[Case] = &[
             "none; if another system still has the records, send them again with `basestream ingest pay FILE --again`",
         ],
     ),
+    (
+        Fault::LogHeld,
+        Severity::Notice,
+        |facts| {
+            let topics = vec!["payments".into(), "refunds".into()];
+            facts.idle_groups = vec![ReaderGroup { name: "before".into(), topics, is_active: false }];
+        },
+        [
+            "the consumer group \"before\" has read payments, refunds and has no worker that runs",
+            "`speed.group` had another name, or the workers of another installation over the same log are stopped",
+            "no record of these topics is deleted from the embedded log, whatever log.retention says: it grows",
+            "if its workers will run again, none; otherwise `basestream storage forget-group before`: what it has not read may be deleted then",
+        ],
+    ),
 ];
 
 #[tokio::test]

@@ -14,6 +14,11 @@ pub(super) fn begin(log_folder: &Path, instance: &str, members: &BTreeSet<String
     LockFolder::new(log_folder.join(FOLDER)).begin(instance, members)
 }
 
+/// Whether the process of a consumer is gone.
+pub(super) fn is_dead(log_folder: &Path, instance: &str) -> bool {
+    LockFolder::new(log_folder.join(FOLDER)).is_dead(instance)
+}
+
 /// Removes the file of a consumer that is no longer in any table.
 pub(super) fn forget(alive: &LiveInstance, instance: &str) {
     if let Err(error) = alive.forget(instance) {

@@ -12,7 +12,7 @@ use crate::testing::{
     CommittedRecords, StoodStill, each_record_is_appended_once, made_of, numbered, output_of, source, subscription, until, values_of,
     within, work,
 };
-use crate::{LogEvent, NewRecord};
+use crate::{LogEvent, NewRecord, ReaderGroup};
 use types::ErrorKind;
 use types::threads::clock_noting_threads;
 use types::tiles::Micros;
@@ -646,6 +646,36 @@ async fn what_another_group_has_read_is_not_trimmed() {
     assert_eq!(log.trimmable(&source("events", 0), "g", Offset(10), Micros::MAX).await.unwrap(), 0);
     assert_eq!(log.trim(&source("events", 0), "g", Offset(10), Micros::MAX).await.unwrap(), 0);
     assert_eq!(log.trim(&source("events", 0), "others", Offset(10), Micros::MAX).await.unwrap(), 10);
+}
+
+/// A group that has another name now, say: nobody would ever trim the topic again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_is_forgotten_holds_nothing_back_and_one_that_reads_is_not_forgotten() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    log.create_topic("events", 1).await.unwrap();
+    log.append("events", numbered(0, 10)).await.unwrap();
+    let mut consumer = log.subscribe(subscription("a", &["events"])).await.unwrap();
+    match within("its partition", consumer.events.recv()).await {
+        Some(LogEvent::Assigned { start, .. }) => start.send(Ok(vec![(source("events", 0), Offset::ZERO)])).unwrap(),
+        other => panic!("{other:?}"),
+    }
+    let group = |is_active| ReaderGroup { name: "speed".into(), topics: vec!["events".into()], is_active };
+    assert_eq!(log.reader_groups().await.unwrap(), [group(true)]);
+    assert_eq!(log.forget_group("speed").await.unwrap_err().kind(), ErrorKind::Conflict);
+    drop(consumer);
+    within("the worker's end", async {
+        while log.reader_groups().await.unwrap() != [group(false)] {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let trimmed = async || log.trim(&source("events", 0), "renamed", Offset(10), Micros::MAX).await.unwrap();
+    assert_eq!(trimmed().await, 0, "it may come back");
+    assert_eq!(log.forget_group("other").await.unwrap_err().kind(), ErrorKind::NotFound);
+    log.forget_group("speed").await.unwrap();
+    assert_eq!(log.reader_groups().await.unwrap(), []);
+    assert_eq!(trimmed().await, 10);
 }
 
 #[tokio::test(flavor = "multi_thread")]
