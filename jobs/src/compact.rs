@@ -33,10 +33,10 @@ impl Compacting {
     /// fresh names, then committed in one transaction.
     pub async fn run(&self, every: Duration, stop: CancellationToken) {
         let rounds = async {
-            let mut failures = 0;
+            let (mut failures, mut registry) = (0, None);
             loop {
                 tokio::time::sleep(wait(every, failures)).await;
-                let outcome = self.compact().await;
+                let outcome = self.compact_once(&mut registry).await;
                 failures = if outcome.is_err() { failures + 1 } else { 0 };
                 match outcome {
                     Ok(done) if done == Compacted::default() => {}
@@ -57,14 +57,19 @@ impl Compacting {
 
     /// Compacts all that is due, and returns how much that was: nothing while another process does it.
     pub async fn compact(&self) -> Result<Compacted> {
+        self.compact_once(&mut None).await
+    }
+
+    /// `registry`: the definitions as they were last, if they were loaded.
+    async fn compact_once(&self, registry: &mut Option<Registry>) -> Result<Compacted> {
         let (catalog, ttl) = (&self.batch.catalog, self.batch.settings.lease);
-        if self.due(&*catalog.state().await?).await?.is_empty() {
+        if self.due(&*catalog.state().await?, registry).await?.is_empty() {
             return Ok(Compacted::default());
         }
         let lease = catalog.acquire_fenced_lease(COMPACTION_LEASE, &self.batch.worker, ttl, (self.clock)(), None).await?;
         let Some(lease) = lease else { return Ok(Compacted::default()) };
         let renewing = KeepLease::start(catalog.clone(), lease, ttl, self.clock.clone());
-        let outcome = Box::pin(self.compact_all(&renewing)).await;
+        let outcome = Box::pin(self.compact_all(&renewing, registry)).await;
         if let Err(error) = catalog.release_lease(&renewing.stop().await).await {
             warn!(%error, "the lease of the compaction was not released; it expires by itself");
         }
@@ -73,11 +78,11 @@ impl Compacting {
 
     /// Goes on past a group that fails, as one damaged file must not keep the others from being compacted; but not when
     /// the lease is lost, as nothing can be committed then.
-    async fn compact_all(&self, lease: &KeepLease) -> Result<Compacted> {
+    async fn compact_all(&self, lease: &KeepLease, registry: &mut Option<Registry>) -> Result<Compacted> {
         let mut all = Compacted::default();
         loop {
             let state = self.batch.catalog.state().await?;
-            let groups = self.due(&state).await?;
+            let groups = self.due(&state, registry).await?;
             let mut failed = None;
             for group in &groups {
                 if !lease.is_held((self.clock)()) {
@@ -107,11 +112,15 @@ impl Compacting {
     }
 
     /// Returns the groups of checkpoints that are due.
-    async fn due(&self, state: &CatalogState) -> Result<Vec<Vec<Uuid>>> {
-        let registry = Registry::load(state, &self.batch.functions).await?;
-        let state = without_staging(state, &registry);
+    async fn due(&self, state: &CatalogState, registry: &mut Option<Registry>) -> Result<Vec<Vec<Uuid>>> {
+        let loaded = match registry.take().filter(|registry| !registry.has_other_definitions(state)) {
+            Some(registry) => registry,
+            None => Registry::load(state, &self.batch.functions).await?,
+        };
+        let registry = registry.insert(loaded);
+        let state = without_staging(state, registry);
         let apart = self.lock_apart().clone();
-        let groups = compactions(&state, &reads(&registry), &self.rules, &apart, (self.clock)());
+        let groups = compactions(&state, &reads(registry), &self.rules, &apart, (self.clock)());
         Ok(groups.into_iter().map(|group| group.into_iter().map(|checkpoint| checkpoint.id).collect()).collect())
     }
 
