@@ -16,6 +16,8 @@ use crate::check::check_project;
 
 mod expression;
 mod script;
+mod streams;
+mod text;
 mod translate;
 
 const SETTINGS: &str = include_str!("init/basestream.toml");
@@ -76,13 +78,13 @@ fn mistake(files: &[File], found: &Diagnostic) -> Mistake {
     let file = files.iter().find(|file| found.file.as_deref() == Some(Path::new(&file.path)));
     let Some(file) = file else { return Mistake { line: 1, message } };
     let sql = file.text.lines().nth(found.line.saturating_sub(1)).unwrap_or_default();
-    let sql = sql.split(translate::LINE_COMMENT).next().unwrap_or_default().trim().trim_end_matches([',', ';']);
+    let sql = sql.split(text::LINE_COMMENT).next().unwrap_or_default().trim().trim_end_matches([',', ';']);
     Mistake { line: script_line(&file.text, found.line), message: format!("{message} (as SQL: {sql})") }
 }
 
 /// The line of the script that a line of a file comes from, by the comments: its own or the nearest one.
 fn script_line(text: &str, line: usize) -> usize {
-    let lines: Vec<Option<usize>> = text.lines().map(translate::commented_line).collect();
+    let lines: Vec<Option<usize>> = text.lines().map(text::commented_line).collect();
     let (before, after) = lines.split_at(line.min(lines.len()));
     before.iter().rev().chain(after).flatten().next().copied().unwrap_or(1)
 }

@@ -21,10 +21,19 @@ pub(super) struct Script {
 pub(super) struct Source {
     pub line: usize,
     pub topic: String,
+    /// Where the topic may have other event types too.
+    pub type_condition: Option<TypeCondition>,
     pub time: String,
     pub id: Option<String>,
     pub key: Option<String>,
     pub fields: Vec<Field>,
+}
+
+/// The field that has an event's type, and its value for one event type.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TypeCondition {
+    pub field: String,
+    pub value: String,
 }
 
 /// One field of an event type.
@@ -36,6 +45,13 @@ pub(super) struct Field {
     pub sql_type: String,
     /// Of a time that is a number.
     pub unit: Option<String>,
+}
+
+impl Field {
+    /// Whether both have one name and are read in the same way.
+    pub fn is_like(&self, other: &Field) -> bool {
+        (&self.name, &self.path, &self.sql_type, &self.unit) == (&other.name, &other.path, &other.sql_type, &other.unit)
+    }
 }
 
 /// Where the features go.
@@ -129,20 +145,38 @@ impl ScriptReader {
         options.end()
     }
 
+    /// One event type, or several of one topic.
     fn set_source(&mut self, line: usize, options: &mut Options) -> Result<(), String> {
-        let event_type = options.name("event-type")?;
-        let source = Source {
-            line,
-            topic: options.take("topic").unwrap_or_else(|| event_type.clone()),
-            time: options.name("time")?,
-            id: options.optional_name("id")?,
-            key: options.optional_name("key")?,
-            fields: Vec::new(),
-        };
-        match self.script.sources.insert(event_type.clone(), source) {
-            Some(_) => Err(format!("the event type `{event_type}` has a `set-source` already")),
-            None => Ok(()),
+        let written = options.required("event-type")?;
+        let written: Vec<&str> = written.split(',').map(str::trim).collect();
+        let topic = options.take("topic");
+        if topic.is_none() && written.len() > 1 {
+            return Err("--topic is missing: expected the one topic that has these event types".into());
         }
+        let (time, id, key) = (options.name("time")?, options.optional_name("id")?, options.optional_name("key")?);
+        let type_field = options.optional_name("type-field")?;
+        let type_value = options.take("type-value");
+        if type_value.is_some() && (type_field.is_none() || written.len() > 1) {
+            return Err("--type-value is what the --type-field of one event type has: expected it beside both".into());
+        }
+        for written in written {
+            let event_type = identifier(written)?;
+            // Unlike names, values differ by letter case.
+            let value = type_value.as_deref().unwrap_or(written);
+            let source = Source {
+                line,
+                topic: topic.clone().unwrap_or_else(|| event_type.clone()),
+                type_condition: type_field.clone().map(|field| TypeCondition { field, value: value.to_owned() }),
+                time: time.clone(),
+                id: id.clone(),
+                key: key.clone(),
+                fields: Vec::new(),
+            };
+            if self.script.sources.insert(event_type.clone(), source).is_some() {
+                return Err(format!("the event type `{event_type}` has a `set-source` already"));
+            }
+        }
+        Ok(())
     }
 
     fn set_sink(&mut self, line: usize, options: &mut Options) -> Result<(), String> {

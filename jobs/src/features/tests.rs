@@ -83,6 +83,65 @@ async fn a_field_is_read_from_the_member_of_its_name_as_it_is_written_and_in_its
     assert_eq!(of_unit.map(|mistake| mistake.line), Some(3), "{mistakes:?}");
 }
 
+/// One topic with two event types. The user of a payment is elsewhere than that of a login.
+const ONE_TOPIC: &str = "set-source --event-type pay,Login --topic risk-events --type-field kind --time ts --key device\n\
+    set-sink --event-type pay --topic out --key device\n\
+    add-field --event-type pay,login --name kind --path $.type --type text\n\
+    add-field --event-type pay,login --name ts --type timestamptz\nadd-field --event-type pay,login --name device --type text\n\
+    add-field --event-type login --name person --type text\nadd-field --event-type pay --name person --path $.payer --type text\n\
+    add-feature --name logins --expr 'COUNT(7d, login, person)'\nadd-feature --name payers --expr 'SET(7d, pay, person, device)'\n";
+
+#[tokio::test]
+async fn a_topic_of_several_event_types_is_one_stream_with_a_view_of_each() {
+    let translated = translate("s", ONE_TOPIC);
+    assert_eq!(translated.mistakes, []);
+    assert_eq!(check(&translated.files, &Functions::standard(), 0).await.unwrap(), []);
+    let text = |path: &str| &translated.files.iter().find(|file| file.path == path).unwrap().text;
+    for (path, part) in [
+        ("streams/risk_events.sql", "kind TEXT OPTIONS (path = '$.type'), -- line 3\n"),
+        ("streams/risk_events.sql", "person TEXT OPTIONS (path = '$.person'), -- line 6\n"),
+        ("streams/risk_events.sql", "pay_person TEXT OPTIONS (path = '$.payer') -- line 7\n"),
+        ("streams/risk_events.sql", "topic = 'risk-events', format = 'json', event_time = 'ts', key = 'device'"),
+        ("views/login.sql", "       person -- line 6\nFROM risk_events\nWHERE kind = 'Login'; -- line 1\n"),
+        ("views/pay.sql", "       pay_person AS person -- line 7\nFROM risk_events\nWHERE kind = 'pay'; -- line 1\n"),
+        ("views/login_by_person.sql", "FROM login\nGROUP BY person;\n"),
+        ("sinks/pay_features.sql", "       e.pay_person AS person,\n"),
+        ("sinks/pay_features.sql", "FROM risk_events e\nLEFT JOIN login_by_person v1 ON v1.person = e.pay_person -- line 8\n"),
+        ("sinks/pay_features.sql", "WHERE e.kind = 'pay'; -- line 1\n"),
+    ] {
+        assert!(text(path).contains(part), "{part}\n{}", text(path));
+    }
+    assert_eq!(translated.files.len(), 6, "{:?}", translated.files);
+}
+
+#[test]
+fn event_types_of_one_topic_differ_by_their_type_field_and_share_what_a_stream_has_once() {
+    let apart = |one: &str, other: &str| format!("set-source --event-type pay {one}\nset-source --event-type login {other}\n");
+    let one_line = "set-source --event-type pay,Login --topic risk-events --type-field kind --time ts --key device\n";
+    for (sources, line, message) in [
+        (apart("--topic all --time ts", "--topic all --time ts --type-field kind"), 1, "expected --type-field"),
+        (apart("--topic all --time ts --type-field kind", "--topic all --time ts --type-field device"), 1, "expected the same --time"),
+        (apart("--topic all --time ts --type-field person", "--topic all --time ts --type-field person"), 1, "define differently"),
+        (
+            apart("--topic all --time ts --type-field kind --type-value x", "--topic all --time ts --type-field kind --type-value x"),
+            1,
+            "have the same --type-value",
+        ),
+        (apart("--topic all --time ts --type-field ts", "--time ts"), 1, "expected a field of the type TEXT"),
+        (apart("--topic all --time ts --type-field none", "--time ts"), 1, "--type-field names `none`"),
+        (apart("--time ts --type-value x", "--time ts"), 1, "--type-value is what"),
+        ("set-source --event-type pay,login --time ts --type-field kind\n".into(), 1, "--topic is missing"),
+    ] {
+        let translated = translate("s", &ONE_TOPIC.replace(one_line, &sources));
+        let found = translated.mistakes.iter().find(|mistake| mistake.message.contains(message));
+        assert_eq!(found.map(|mistake| mistake.line), Some(line), "{sources}: {:?}", translated.mistakes);
+    }
+    let other_value = apart("--topic a --time ts --type-field kind --type-value pay.v2", "--topic a --time ts --type-field kind");
+    let translated = translate("s", &ONE_TOPIC.replace(one_line, &other_value));
+    assert_eq!(translated.mistakes, []);
+    assert!(translated.files.iter().any(|file| file.text.contains("WHERE kind = 'pay.v2'")), "{:?}", translated.files);
+}
+
 /// As an error it would cost the event all of its features.
 #[tokio::test]
 async fn a_square_root_of_a_negative_number_is_null() {

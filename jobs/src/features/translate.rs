@@ -1,4 +1,4 @@
-//! Translates a script to definitions: a stream for each event type, a view for each event type and keys, and one sink.
+//! Translates a script to definitions: its streams, a view for each event type and keys, and one sink.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -7,37 +7,29 @@ use definitions::durations::parse_duration;
 
 use super::expression::{Argument, Expression, expand};
 use super::script::{FeatureSink, Field, Script, Source};
+use super::streams::{EventType, ScriptStreams};
+use super::text::{LINE_COMMENT, listed, made_from, one_line, quoted, unused};
 use super::{File, Mistake};
 
-/// What begins the comment with the lines of the script that a line of a file comes from.
-pub(super) const LINE_COMMENT: &str = " -- line ";
-
-/// The first line of the script in a line's comment.
-pub(super) fn commented_line(line: &str) -> Option<usize> {
-    let (_, comment) = line.split_once(LINE_COMMENT).or_else(|| line.split_once(": line "))?;
-    comment.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
-}
+/// What the names of the sink's event begin with.
+const EVENT: &str = "e.";
 
 /// Translates a whole script. Whatever has no exact form is added to `mistakes`.
 pub(super) fn files(script_name: &str, script: &Script, mistakes: &mut Vec<Mistake>) -> Vec<File> {
-    let mut files = Vec::new();
-    for (event_type, source) in &script.sources {
-        match stream(script_name, event_type, source) {
-            Ok(file) => files.push(file),
-            Err(message) => mistakes.push(Mistake { line: source.line, message }),
-        }
-    }
+    let streams = ScriptStreams::new(script);
+    mistakes.extend(streams.mistakes());
+    let mut files = streams.files(script_name);
     let Some(sink) = &script.sink else { return files };
-    let Some(source) = script.sources.get(&sink.event_type) else {
+    let Some(event_type) = streams.event_type(&sink.event_type) else {
         let message = format!("there is no `set-source` for the event type `{}`", sink.event_type);
         mistakes.push(Mistake { line: sink.line, message });
         return files;
     };
-    let mut translator = Translator { script, event_type: &sink.event_type, views: Vec::new(), line: 0 };
+    let mut translator = Translator { script, streams: &streams, event_type: &sink.event_type, views: Vec::new(), line: 0 };
     let mut columns = Vec::new();
     for feature in &script.features {
         translator.line = feature.line;
-        let translated = match source.fields.iter().any(|field| field.name == feature.name) {
+        let translated = match event_type.source.fields.iter().any(|field| field.name == feature.name) {
             true => Err(format!("the feature `{}` has the name of a field of `{}`", feature.name, sink.event_type)),
             false => expand(&feature.expression, &script.macros, 0).and_then(|expanded| translator.over_event(&expanded)),
         };
@@ -49,57 +41,36 @@ pub(super) fn files(script_name: &str, script: &Script, mistakes: &mut Vec<Mista
         }
     }
     files.extend(translator.views.iter().map(|view| view.file(script_name)));
-    files.push(sink_file(script_name, sink, source, columns, &translator.views));
+    files.push(sink_file(script_name, sink, event_type, columns, &translator.views));
     files
 }
 
-fn stream(script_name: &str, event_type: &str, source: &Source) -> Result<File, String> {
-    let has = |name: &str| source.fields.iter().any(|field| field.name == name);
-    for (option, name) in [("time", Some(&source.time)), ("id", source.id.as_ref()), ("key", source.key.as_ref())] {
-        if let Some(name) = name.filter(|name| !has(name)) {
-            return Err(format!("--{option} names `{name}`, and no `add-field` gives the event type `{event_type}` this field"));
-        }
-    }
-    let mut text = format!("-- Made by `basestream features` from {script_name}: line {}.\nCREATE STREAM {event_type} (\n", source.line);
-    for (index, field) in source.fields.iter().enumerate() {
-        let needed = if field.name == source.time || Some(&field.name) == source.id.as_ref() { " NOT NULL" } else { "" };
-        let comma = if index + 1 < source.fields.len() { "," } else { "" };
-        let path = quoted(&field.path);
-        let unit = field.unit.as_ref().map(|unit| format!(", unit = {}", quoted(unit))).unwrap_or_default();
-        let Field { line, name, sql_type, .. } = field;
-        let _ = writeln!(text, "  {name} {sql_type}{needed} OPTIONS (path = {path}{unit}){comma}{LINE_COMMENT}{line}");
-    }
-    let _ = write!(text, ") WITH (topic = {}, format = 'json', event_time = '{}'", quoted(&source.topic), source.time);
-    for (option, name) in [("id", &source.id), ("key", &source.key)] {
-        if let Some(name) = name {
-            let _ = write!(text, ", {option} = '{name}'");
-        }
-    }
-    text.push_str(");\n");
-    Ok(File { path: format!("streams/{event_type}.sql"), text })
-}
-
 /// `features`: the columns, each with its comment.
-fn sink_file(script_name: &str, sink: &FeatureSink, source: &Source, features: Vec<(String, String)>, views: &[View]) -> File {
-    let mut text = format!("-- Made by `basestream features` from {script_name}: line {}.\n", sink.line);
+fn sink_file(script_name: &str, sink: &FeatureSink, event_type: &EventType<'_>, features: Vec<(String, String)>, views: &[View]) -> File {
+    let mut text = made_from(script_name, &sink.line.to_string());
     let key = sink.key.as_ref().map(|key| format!(", key = '{key}'")).unwrap_or_default();
     let _ = write!(text, "CREATE SINK {} WITH (topic = {}{key}, features = '{}') AS\nSELECT ", sink.name, quoted(&sink.topic), sink.mode);
-    let fields = source.fields.iter().map(|field| (format!("e.{}", field.name), String::new()));
+    let fields = event_type.selected(EVENT).map(|(column, _)| (column, String::new()));
     let columns: Vec<(String, String)> = fields.chain(features).collect();
     for (index, (column, comment)) in columns.iter().enumerate() {
         let comma = if index + 1 < columns.len() { "," } else { "" };
         let indent = if index == 0 { "" } else { "       " };
         let _ = writeln!(text, "{indent}{column}{comma}{comment}");
     }
-    let _ = write!(text, "FROM {} e", sink.event_type);
+    let mut clauses = vec![(format!("FROM {} e", event_type.stream), String::new())];
     for (index, view) in views.iter().enumerate() {
         let alias = format!("v{}", index + 1);
         let on: Vec<String> = view.keys.iter().map(|key| format!("{alias}.{} = {}", key.name, key.value)).collect();
         let on = if on.is_empty() { "true".to_owned() } else { on.join(" AND ") };
-        let end = if index + 1 < views.len() { "" } else { ";" };
-        let _ = write!(text, "\nLEFT JOIN {} {alias} ON {on}{end}{LINE_COMMENT}{}", view.name, view.lines());
+        clauses.push((format!("LEFT JOIN {} {alias} ON {on}", view.name), format!("{LINE_COMMENT}{}", view.lines())));
     }
-    text.push_str(if views.is_empty() { ";\n" } else { "\n" });
+    if let Some(condition) = event_type.condition(EVENT) {
+        clauses.push((format!("WHERE {condition}"), format!("{LINE_COMMENT}{}", event_type.source.line)));
+    }
+    for (index, (clause, comment)) in clauses.iter().enumerate() {
+        let end = if index + 1 < clauses.len() { "" } else { ";" };
+        let _ = writeln!(text, "{clause}{end}{comment}");
+    }
     File { path: format!("sinks/{}.sql", sink.name), text }
 }
 
@@ -132,7 +103,7 @@ impl View {
     /// The lines of the script that read the view.
     fn lines(&self) -> String {
         let lines: BTreeSet<usize> = self.columns.iter().flat_map(|column| &column.lines).copied().collect();
-        lines.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+        listed(lines)
     }
 
     fn file(&self, script_name: &str) -> File {
@@ -142,9 +113,8 @@ impl View {
         text.push_str(&keys.iter().map(|key| format!("{key},\n       ")).collect::<String>());
         for (index, ViewColumn { name, aggregate, lines }) in self.columns.iter().enumerate() {
             let comma = if index + 1 < self.columns.len() { "," } else { "" };
-            let lines: Vec<String> = lines.iter().map(usize::to_string).collect();
             let indent = if index == 0 { "" } else { "       " };
-            let _ = writeln!(text, "{indent}{aggregate} AS {name}{comma}{LINE_COMMENT}{}", lines.join(", "));
+            let _ = writeln!(text, "{indent}{aggregate} AS {name}{comma}{LINE_COMMENT}{}", listed(lines.iter().copied()));
         }
         let _ = write!(text, "FROM {}", self.from);
         if !keys.is_empty() {
@@ -157,6 +127,7 @@ impl View {
 
 struct Translator<'a> {
     script: &'a Script,
+    streams: &'a ScriptStreams<'a>,
     /// The sink's event type.
     event_type: &'a str,
     views: Vec<View>,
@@ -176,7 +147,7 @@ impl Translator<'_> {
             }
             Expression::Call(name, arguments) if name == "FLAT_COUNT_DISTINCT" => self.linked(arguments),
             Expression::Call(name, arguments) => self.aggregate(name, arguments),
-            plain => self.plain(plain, self.event_type, "e."),
+            plain => self.plain(plain, self.event_type, EVENT),
         }
     }
 
@@ -199,7 +170,11 @@ impl Translator<'_> {
 
     fn plain(&self, expression: &Expression, event_type: &str, alias: &str) -> Result<String, String> {
         match expression {
-            Expression::Name(name) => self.field(event_type, name).map(|()| format!("{alias}{name}")),
+            Expression::Name(name) => {
+                let field = self.field(event_type, name)?;
+                let in_stream = self.streams.event_type(event_type).filter(|_| alias == EVENT).map(|event_type| event_type.column(field));
+                Ok(format!("{alias}{}", in_stream.unwrap_or(name)))
+            }
             Expression::Number(number) => Ok(number.clone()),
             Expression::Text(text) => Ok(quoted(text)),
             Expression::Call(name, _) => Err(format!("{name} cannot stand here")),
@@ -210,9 +185,9 @@ impl Translator<'_> {
         self.script.sources.get(event_type).ok_or_else(|| format!("there is no `set-source` for the event type `{event_type}`"))
     }
 
-    fn field(&self, event_type: &str, name: &str) -> Result<(), String> {
-        let known = self.source(event_type)?.fields.iter().any(|field| field.name == name);
-        if known { Ok(()) } else { Err(format!("the event type `{event_type}` has no field `{name}`")) }
+    fn field(&self, event_type: &str, name: &str) -> Result<&Field, String> {
+        let found = self.source(event_type)?.fields.iter().find(|field| field.name == name);
+        found.ok_or_else(|| format!("the event type `{event_type}` has no field `{name}`"))
     }
 
     /// `OPERATOR(window, event_type, target[=value], on1[=value], ..)`.
@@ -309,7 +284,7 @@ impl Translator<'_> {
                 Some(Expression::Number(number)) => filters.push(format!("{key} = {number}")),
                 Some(Expression::Text(text)) => filters.push(format!("{key} = {}", quoted(text))),
                 value => {
-                    let value = self.over_fields(value.as_ref().unwrap_or(&argument.expression), self.event_type, "e.")?;
+                    let value = self.over_fields(value.as_ref().unwrap_or(&argument.expression), self.event_type, EVENT)?;
                     keys.push(ViewKey { name: key.clone(), value });
                 }
             }
@@ -325,8 +300,7 @@ impl Translator<'_> {
     fn column(&mut self, wanted: View, label: &str, aggregate: String) -> String {
         let found = self.views.iter().position(|view| view.from == wanted.from && view.keys == wanted.keys && view.alias == wanted.alias);
         let index = found.unwrap_or_else(|| {
-            let name =
-                unused(&wanted.name, |name| self.views.iter().any(|view| view.name == name) || self.script.sources.contains_key(name));
+            let name = unused(&wanted.name, |name| self.views.iter().any(|view| view.name == name) || self.streams.has(name));
             self.views.push(View { name, ..wanted });
             self.views.len() - 1
         });
@@ -389,19 +363,4 @@ fn function(name: &str, values: &[String]) -> Result<String, String> {
         }
     };
     Ok(sql)
-}
-
-fn unused(name: &str, taken: impl Fn(&str) -> bool) -> String {
-    if !taken(name) {
-        return name.to_owned();
-    }
-    (2..).map(|n| format!("{name}_{n}")).find(|name| !taken(name)).unwrap_or_default()
-}
-
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

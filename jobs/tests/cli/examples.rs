@@ -377,6 +377,49 @@ fn a_script_of_features_runs_and_its_features_are_those_of_a_naive_computation()
     assert_eq!(up.stop(), Some(0));
 }
 
+/// The same events in one topic. The user of a transaction is in another place than that of a login.
+#[test]
+fn a_script_over_one_topic_of_several_event_types_runs() {
+    let project = Project::from_example("features-script");
+    assert_success(&project.run(&["features", "one-topic.script"]));
+    assert!(text(&project.run(&["check"]).stdout).ends_with("1 stream, 6 views and 1 sink: no errors\n"));
+    let now = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+    let event = |kind: &str, id: &str, device: &str, more: &str| {
+        format!(r#"{{"type":"{kind}","event_id":"{id}","ts":"{now}","device":{{"id":"{device}"}},{more}}}"#)
+    };
+    let links = [
+        event("create_account", "a1", "d1", r#""userid":"u1""#),
+        event("login", "l1", "d1", r#""userid":"u1""#),
+        event("login", "l2", "d8", r#""userid":"u1""#),
+        event("logout", "o1", "d1", r#""userid":"u1""#),
+    ];
+    let payment = |id: &str, user: &str, amount: f64, status: &str| {
+        let more = format!(r#""payer":{{"userid":"{user}"}},"payee":"u1","amount":{amount},"status":"{status}""#);
+        event("transaction", id, "d1", &more)
+    };
+    let payments = [payment("t1", "u1", 10.0, "ok"), payment("t2", "u2", 30.0, "declined"), payment("t3", "u1", 2.0, "ok")];
+    std::fs::write(project.path().join("links.jsonl"), links.join("\n")).unwrap();
+    std::fs::write(project.path().join("payments.jsonl"), payments.join("\n")).unwrap();
+    let up = project.up();
+    project.json(&["ingest", "risk_events", "links.jsonl"]);
+    project.wait_until_committed(4);
+    project.json(&["ingest", "risk_events", "payments.jsonl"]);
+    project.wait_until_committed(7);
+    let output = project.run(&["sink", "read", "transaction_features"]);
+    assert_success(&output);
+    let records: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let columns = ["event_id", "userid", "txns", "declined", "total", "users", "user_set", "paid_by_payee", "linked_devices"];
+    let value = |value: &Value| value.as_f64().map_or_else(|| value.clone(), Value::from);
+    let rows: Vec<Value> = records.iter().map(|record| columns.iter().map(|column| value(&record[*column])).collect()).collect();
+    let expected = [
+        serde_json::json!(["t1", "u1", 1.0, 0.0, 10.0, 1.0, ["u1"], 20.0, 2.0]),
+        serde_json::json!(["t2", "u2", 2.0, 1.0, 40.0, 2.0, ["u1", "u2"], 20.0, 2.0]),
+        serde_json::json!(["t3", "u1", 3.0, 1.0, 42.0, 2.0, ["u1", "u2"], 24.0, 2.0]),
+    ];
+    assert_eq!(rows, expected);
+    assert_eq!(up.stop(), Some(0));
+}
+
 const VELOCITY_SCORES: &str = "CREATE SINK velocity_scores WITH (topic = 'velocity-scores') AS
     SELECT t.event_id, v.txns_1h, v.amount_7d FROM transactions t LEFT JOIN device_velocity v ON v.device_id = t.device_id;";
 
