@@ -110,7 +110,9 @@ impl Parser<'_> {
                 if word.contains(['-', '.']) {
                     return Err(format!("expected a name or a number, found `{word}` in `{}`", self.text));
                 }
-                Ok(Expression::Name(word.to_ascii_lowercase()))
+                // A window has the case of its unit: another one may be another length.
+                let is_window = word.starts_with(|c: char| c.is_ascii_digit());
+                Ok(Expression::Name(if is_window { word } else { word.to_ascii_lowercase() }))
             }
             Some(found) => Err(self.unexpected(found, "a name, a number or a text in single quotes")),
             None => Err(format!("`{}` ends where a name, a number or a text was expected", self.text)),

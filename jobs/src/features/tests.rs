@@ -22,6 +22,7 @@ fn what_has_no_exact_form_is_refused_by_its_line() {
     for (line, message) in [
         (feature("MEDIAN(7d, pay, amount, device)"), "there is no operator MEDIAN"),
         (feature("COUNT(7x, pay, device)"), "the window of COUNT"),
+        (feature("COUNT(1M, pay, device)"), "has the unknown unit 'M'"),
         (feature("COUNT(7d, paid, device)"), "there is no `set-source` for the event type `paid`"),
         (feature("SUM(7d, pay, amont, device)"), "the event type `pay` has no field `amont`"),
         (feature("SUM(7d, pay, amount=3, device)"), "cannot have a value"),
