@@ -60,28 +60,35 @@ pub(super) fn expand(expression: &Expression, macros: &BTreeMap<String, Macro>, 
     if called.parameters.len() != expanded.len() {
         return Err(format!("{name} takes {}, found {}", count_of(called.parameters.len(), "argument"), expanded.len()));
     }
-    let mut values = BTreeMap::new();
-    for (parameter, argument) in called.parameters.iter().zip(expanded) {
-        if argument.value.is_some() {
-            return Err(format!("an argument of the macro {name} cannot have a value"));
-        }
-        values.insert(parameter.clone(), argument.expression);
-    }
-    expand(&substitute(&called.body, &values), macros, depth + 1)
+    let given: BTreeMap<&str, &Argument> = called.parameters.iter().map(String::as_str).zip(&expanded).collect();
+    let replaced = substitute(&called.body, &given).map_err(|message| format!("in the macro {name}, {message}"))?;
+    expand(&replaced, macros, depth + 1)
 }
 
-fn substitute(expression: &Expression, values: &BTreeMap<String, Expression>) -> Expression {
+fn substitute(expression: &Expression, given: &BTreeMap<&str, &Argument>) -> Result<Expression, String> {
     match expression {
-        Expression::Name(name) => values.get(name).unwrap_or(expression).clone(),
-        Expression::Number(_) | Expression::Text(_) => expression.clone(),
+        Expression::Name(name) => match given.get(name.as_str()) {
+            None => Ok(expression.clone()),
+            Some(Argument { expression, value: None }) => Ok(expression.clone()),
+            Some(_) => Err(format!("the argument for `{name}` has a value, and stands where none can")),
+        },
+        Expression::Number(_) | Expression::Text(_) => Ok(expression.clone()),
         Expression::Call(name, arguments) => {
-            let argument = |argument: &Argument| Argument {
-                expression: substitute(&argument.expression, values),
-                value: argument.value.as_ref().map(|value| substitute(value, values)),
-            };
-            Expression::Call(name.clone(), arguments.iter().map(argument).collect())
+            let arguments = arguments.iter().map(|argument| substitute_argument(argument, given)).collect::<Result<_, _>>()?;
+            Ok(Expression::Call(name.clone(), arguments))
         }
     }
+}
+
+/// An argument that is a parameter alone takes the value too that the call gives it.
+fn substitute_argument(argument: &Argument, given: &BTreeMap<&str, &Argument>) -> Result<Argument, String> {
+    if let (Expression::Name(name), None) = (&argument.expression, &argument.value)
+        && let Some(given) = given.get(name.as_str())
+    {
+        return Ok((*given).clone());
+    }
+    let value = argument.value.as_ref().map(|value| substitute(value, given)).transpose()?;
+    Ok(Argument { expression: substitute(&argument.expression, given)?, value })
 }
 
 struct Parser<'a> {
@@ -121,6 +128,10 @@ impl Parser<'_> {
 
     fn arguments(&mut self, depth: usize) -> Result<Vec<Argument>, String> {
         let mut arguments = Vec::new();
+        if self.peek() == Some(')') {
+            self.next();
+            return Ok(arguments);
+        }
         loop {
             let expression = self.expression(depth + 1)?;
             let value = match self.peek() == Some('=') {

@@ -240,6 +240,9 @@ fn signature(text: &str) -> Result<(String, Vec<String>), String> {
     let mut parameters = Vec::new();
     for argument in arguments {
         match (argument.expression, argument.value) {
+            (Expression::Name(parameter), None) if parameters.contains(&parameter) => {
+                return Err(format!("the macro {name} has two parameters `{parameter}`"));
+            }
             (Expression::Name(parameter), None) => parameters.push(parameter),
             _ => return Err(expected()),
         }

@@ -32,6 +32,8 @@ fn what_has_no_exact_form_is_refused_by_its_line() {
         (feature("F_ADD(amount)"), "F_ADD takes 2 arguments, found 1"),
         (feature("M_LOOP(amount)"), "does a macro call itself?"),
         (feature("M_NONE(amount)"), "there is no macro M_NONE"),
+        (feature("F_SUM()"), "F_SUM takes at least 1 argument, found 0"),
+        ("add-macro --name 'M_TWO(a, a)' --replace 'F_ADD(a, a)'".into(), "the macro M_TWO has two parameters `a`"),
         (feature("COUNT(7d, pay, device"), "a `)` is missing"),
         ("add-feature --name amount --expr 'F_ABS(amount)'".into(), "has the name of a field"),
         ("add-feature --name f".into(), "--expr is missing"),
@@ -45,6 +47,24 @@ fn what_has_no_exact_form_is_refused_by_its_line() {
         assert_eq!(mistakes[0].line, 8, "{line}");
         assert!(mistakes[0].message.contains(message), "{line}: {}", mistakes[0].message);
     }
+}
+
+#[test]
+fn an_argument_of_a_macro_may_have_a_value_and_a_macro_no_parameter() {
+    let macros = "add-macro --name 'M_COUNT(what)' --replace 'COUNT(7d, pay, what, device)'\n\
+        add-macro --name 'M_NEXT()' --replace 'M_COUNT(amount=F_ADD(amount, 1))'\n\
+        add-macro --name 'M_SAME(what)' --replace 'COUNT(7d, pay, device=what)'\n";
+    let with = |expression: &str| translate("s", &format!("{HEAD}{macros}add-feature --name f --expr \"{expression}\"\n"));
+    let sql = |translated: Translated| {
+        assert_eq!(translated.mistakes, []);
+        translated.files.into_iter().map(|file| file.text).collect::<String>()
+    };
+    let by_value = sql(with("M_COUNT(amount=3)"));
+    assert!(by_value.contains("FILTER (WHERE amount = 3 AND within(ts, '7d'))"), "{by_value}");
+    let by_expression = sql(with("M_NEXT()"));
+    assert!(by_expression.contains("v1.amount = (e.amount + 1)"), "{by_expression}");
+    let message = "in the macro M_SAME, the argument for `what` has a value, and stands where none can".to_owned();
+    assert_eq!(with("M_SAME(amount=3)").mistakes, [Mistake { line: 11, message }]);
 }
 
 /// Of the column's line, of the view's, and of the join's.

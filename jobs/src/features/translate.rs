@@ -353,6 +353,7 @@ fn function(name: &str, values: &[String]) -> Result<String, String> {
         // Of a negative number there is none: NULL, as for a logarithm.
         ("F_SQRT", [a]) => format!("CASE WHEN {0} >= 0 THEN sqrt({0}) END", double(a)),
         ("F_ABS", [a]) => format!("abs({a})"),
+        ("F_SUM", []) => return Err("F_SUM takes at least 1 argument, found 0".into()),
         ("F_ADD" | "F_MINUS" | "F_MULTIPLY" | "F_DIVIDE" | "F_POW", _) => {
             return Err(format!("{name} takes 2 arguments, found {}", values.len()));
         }
