@@ -49,6 +49,32 @@ fn what_has_no_exact_form_is_refused_by_its_line() {
     }
 }
 
+#[tokio::test]
+async fn a_key_is_a_field_a_function_of_fields_or_bound_to_a_constant() {
+    let linked = "FLAT_COUNT_DISTINCT(7d, login, device, SET(7d, pay, person, ok=true, device), ok=false)";
+    let script = format!(
+        "{HEAD}add-field --event-type pay,login --name ok --type boolean\nadd-field --event-type pay,login --name person --type text\n\
+         add-feature --name good --expr 'COUNT(7d, pay, ok=true, device)'\n\
+         add-feature --name alike --expr 'COUNT(7d, pay, F_MULTIPLY(amount, 2))'\nadd-feature --name linked --expr '{linked}'\n"
+    );
+    let translated = translate("s", &script);
+    assert_eq!(translated.mistakes, []);
+    assert_eq!(check(&translated.files, &Functions::standard(), 0).await.unwrap(), []);
+    let text = |path: &str| &translated.files.iter().find(|file| file.path == path).unwrap().text;
+    for (path, part) in [
+        ("views/pay_by_device.sql", "FILTER (WHERE ok = true AND within(ts, '7d'))"),
+        ("views/pay_by_f_multiply.sql", "SELECT (amount * 2) AS f_multiply,\n"),
+        ("views/pay_by_f_multiply.sql", "GROUP BY (amount * 2);"),
+        ("sinks/pay_features.sql", "ON v2.f_multiply = (e.amount * 2)"),
+        (
+            "views/pay_device_links_login_by_person.sql",
+            "(WHERE c.ok = true AND l.ok = false AND within(c.ts, '7d') AND within(l.ts, '7d'))",
+        ),
+    ] {
+        assert!(text(path).contains(part), "{part}\n{}", text(path));
+    }
+}
+
 #[test]
 fn an_argument_of_a_macro_may_have_a_value_and_a_macro_no_parameter() {
     let macros = "add-macro --name 'M_COUNT(what)' --replace 'COUNT(7d, pay, what, device)'\n\

@@ -78,6 +78,8 @@ fn sink_file(script_name: &str, sink: &FeatureSink, event_type: &EventType<'_>, 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct ViewKey {
     name: String,
+    /// Over the view's events.
+    expression: String,
     /// The expression over the sink's event that is looked up.
     value: String,
 }
@@ -93,8 +95,6 @@ struct ViewColumn {
 struct View {
     name: String,
     from: String,
-    /// What the names of keys begin with in the view's SELECT.
-    alias: &'static str,
     keys: Vec<ViewKey>,
     columns: Vec<ViewColumn>,
 }
@@ -107,10 +107,14 @@ impl View {
     }
 
     fn file(&self, script_name: &str) -> File {
-        let keys: Vec<String> = self.keys.iter().map(|key| format!("{}{}", self.alias, key.name)).collect();
+        let keys: Vec<&str> = self.keys.iter().map(|key| key.expression.as_str()).collect();
         let mut text =
             format!("-- Made by `basestream features` from {script_name}.\nCREATE VIEW {} WITH (every = '1h') AS\nSELECT ", self.name);
-        text.push_str(&keys.iter().map(|key| format!("{key},\n       ")).collect::<String>());
+        for ViewKey { name, expression, .. } in &self.keys {
+            let is_column = expression.rsplit('.').next() == Some(name.as_str());
+            let alias = if is_column { String::new() } else { format!(" AS {name}") };
+            let _ = write!(text, "{expression}{alias},\n       ");
+        }
         for (index, ViewColumn { name, aggregate, lines }) in self.columns.iter().enumerate() {
             let comma = if index + 1 < self.columns.len() { "," } else { "" };
             let indent = if index == 0 { "" } else { "       " };
@@ -170,6 +174,7 @@ impl Translator<'_> {
 
     fn plain(&self, expression: &Expression, event_type: &str, alias: &str) -> Result<String, String> {
         match expression {
+            Expression::Name(name) if is_boolean(name) => Ok(name.clone()),
             Expression::Name(name) => {
                 let field = self.field(event_type, name)?;
                 let in_stream = self.streams.event_type(event_type).filter(|_| alias == EVENT).map(|event_type| event_type.column(field));
@@ -200,7 +205,7 @@ impl Translator<'_> {
         let time = self.source(event_type)?.time.clone();
         // COUNT counts the events that have the target's value: its target is the first of the keys.
         let bound: Vec<&Argument> = if operator == "COUNT" { std::iter::once(target).chain(on).collect() } else { on.iter().collect() };
-        let (keys, filters) = self.keys(event_type, &bound)?;
+        let (keys, filters) = self.keys(event_type, &bound, "")?;
         let mut filter: Vec<String> = filters;
         let (label, call) = if operator == "COUNT" {
             ("count".to_owned(), "count(*)".to_owned())
@@ -229,11 +234,7 @@ impl Translator<'_> {
         let aggregate = format!("{call} FILTER (WHERE {})", filter.join(" AND "));
         let by: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
         let name = if by.is_empty() { format!("{event_type}_all") } else { format!("{event_type}_by_{}", by.join("_")) };
-        Ok(self.column(
-            View { name, from: event_type.to_owned(), alias: "", keys, columns: Vec::new() },
-            &format!("{label}_{window}"),
-            aggregate,
-        ))
+        Ok(self.column(View { name, from: event_type.to_owned(), keys, columns: Vec::new() }, &format!("{label}_{window}"), aggregate))
     }
 
     /// `FLAT_COUNT_DISTINCT(window, event_type, target, SET(window, event_type, through, on1[=value], ..))`: the
@@ -242,8 +243,8 @@ impl Translator<'_> {
         let operator = "FLAT_COUNT_DISTINCT";
         let Measured { window, event_type, target, on } = measured(operator, arguments)?;
         let expected = "FLAT_COUNT_DISTINCT(window, event_type, target, SET(window, event_type, through, on, ..))";
-        let [Argument { expression: Expression::Call(inner, set), value: None }] = on else {
-            return Err(format!("{operator} with other keys beside one SET has no exact form; expected {expected}"));
+        let [Argument { expression: Expression::Call(inner, set), value: None }, far_on @ ..] = on else {
+            return Err(format!("expected {expected}"));
         };
         if inner != "SET" {
             return Err(format!("expected {expected}, found {inner} in the place of SET"));
@@ -257,48 +258,55 @@ impl Translator<'_> {
         self.field(event_type, target)?;
         self.field(event_type, through)?;
         self.field(near, through)?;
-        let (keys, filters) = self.keys(near, &near_on.iter().collect::<Vec<_>>())?;
-        if !filters.is_empty() || keys.is_empty() {
-            return Err(format!("the SET in {operator} needs keys, and none with a constant; expected {expected}"));
+        let (far_keys, far_filters) = self.keys(event_type, &far_on.iter().collect::<Vec<_>>(), "l.")?;
+        if !far_keys.is_empty() {
+            return Err(format!(
+                "{operator} with other keys beside one SET has no exact form: expected `field=constant` for each, or {expected}"
+            ));
+        }
+        let (keys, near_filters) = self.keys(near, &near_on.iter().collect::<Vec<_>>(), "c.")?;
+        if keys.is_empty() {
+            return Err(format!("the SET in {operator} needs a key whose value is not a constant; expected {expected}"));
         }
         let (near_time, far_time) = (self.source(near)?.time.clone(), self.source(event_type)?.time.clone());
-        let aggregate = format!(
-            "count(DISTINCT l.{target}) FILTER (WHERE within(c.{near_time}, '{near_window}') AND within(l.{far_time}, '{window}'))"
-        );
+        let windows = [format!("within(c.{near_time}, '{near_window}')"), format!("within(l.{far_time}, '{window}')")];
+        let conditions: Vec<String> = near_filters.into_iter().chain(far_filters).chain(windows).collect();
+        let aggregate = format!("count(DISTINCT l.{target}) FILTER (WHERE {})", conditions.join(" AND "));
         let by: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
         let name = format!("{near}_{}_links_{event_type}_by_{through}", by.join("_"));
         let from = format!("{near} c JOIN {event_type} l ON c.{through} = l.{through}");
         let column = format!("{target}_{near_window}_{window}");
-        Ok(self.column(View { name, from, alias: "c.", keys, columns: Vec::new() }, &column, aggregate))
+        Ok(self.column(View { name, from, keys, columns: Vec::new() }, &column, aggregate))
     }
 
-    /// The keys with what is looked up, and the conditions of those that are bound to a constant.
-    fn keys(&self, event_type: &str, bound: &[&Argument]) -> Result<(Vec<ViewKey>, Vec<String>), String> {
-        let (mut keys, mut filters) = (Vec::new(), Vec::new());
+    /// The keys with what is looked up, and the conditions of those that are bound to a constant. `alias` is what names
+    /// begin with in the view's SELECT.
+    fn keys(&self, event_type: &str, bound: &[&Argument], alias: &str) -> Result<(Vec<ViewKey>, Vec<String>), String> {
+        let (mut keys, mut filters): (Vec<ViewKey>, Vec<String>) = (Vec::new(), Vec::new());
         for argument in bound {
-            let Expression::Name(key) = &argument.expression else {
-                return Err("a key is a field of the event type; an operator or a function stands behind its `=`".into());
+            let name = match &argument.expression {
+                Expression::Name(name) if !is_boolean(name) => name.clone(),
+                Expression::Call(function, _) => unused(&function.to_ascii_lowercase(), |name| keys.iter().any(|key| key.name == name)),
+                _ => return Err("a key is a field of the event type, or a function of its fields; a constant stands behind its `=`".into()),
             };
-            self.field(event_type, key)?;
-            match &argument.value {
-                Some(Expression::Number(number)) => filters.push(format!("{key} = {number}")),
-                Some(Expression::Text(text)) => filters.push(format!("{key} = {}", quoted(text))),
-                value => {
-                    let value = self.over_fields(value.as_ref().unwrap_or(&argument.expression), self.event_type, EVENT)?;
-                    keys.push(ViewKey { name: key.clone(), value });
-                }
+            let expression = self.over_fields(&argument.expression, event_type, alias)?;
+            if let Some(constant) = argument.value.as_ref().and_then(constant) {
+                filters.push(format!("{expression} = {constant}"));
+                continue;
             }
+            if keys.iter().any(|key| key.expression == expression) {
+                return Err("a key is named twice".into());
+            }
+            let value = self.over_fields(argument.value.as_ref().unwrap_or(&argument.expression), self.event_type, EVENT)?;
+            keys.push(ViewKey { name, expression, value });
         }
         keys.sort();
-        if keys.windows(2).any(|pair| pair[0].name == pair[1].name) {
-            return Err("a key is named twice".into());
-        }
         Ok((keys, filters))
     }
 
     /// Adds a column to the view with these keys and values, unless it is there, and returns how a sink names it.
     fn column(&mut self, wanted: View, label: &str, aggregate: String) -> String {
-        let found = self.views.iter().position(|view| view.from == wanted.from && view.keys == wanted.keys && view.alias == wanted.alias);
+        let found = self.views.iter().position(|view| view.from == wanted.from && view.keys == wanted.keys);
         let index = found.unwrap_or_else(|| {
             let name = unused(&wanted.name, |name| self.views.iter().any(|view| view.name == name) || self.streams.has(name));
             self.views.push(View { name, ..wanted });
@@ -326,6 +334,21 @@ struct Measured<'a> {
     target: &'a Argument,
     /// The keys.
     on: &'a [Argument],
+}
+
+/// No field has such a name: it is a word of SQL.
+fn is_boolean(name: &str) -> bool {
+    matches!(name, "true" | "false")
+}
+
+/// A constant as SQL.
+fn constant(expression: &Expression) -> Option<String> {
+    match expression {
+        Expression::Number(number) => Some(number.clone()),
+        Expression::Text(text) => Some(quoted(text)),
+        Expression::Name(name) if is_boolean(name) => Some(name.clone()),
+        Expression::Name(_) | Expression::Call(..) => None,
+    }
 }
 
 fn measured<'a>(operator: &str, arguments: &'a [Argument]) -> Result<Measured<'a>, String> {
