@@ -104,12 +104,14 @@ pub(super) fn read(text: &str) -> (Script, Vec<Mistake>) {
     (script, mistakes)
 }
 
-/// Lines with their numbers. One that ends with a backslash goes on in the next.
+/// Lines with their numbers. One that ends with a backslash goes on in the next, unless it is a comment.
 fn lines(text: &str) -> Vec<(usize, String)> {
     let mut lines: Vec<(usize, String)> = Vec::new();
     let mut goes_on = false;
     for (index, line) in text.lines().enumerate() {
-        let (part, continued) = line.trim_end().strip_suffix('\\').map_or((line, false), |part| (part, true));
+        let is_comment = !goes_on && line.trim_start().starts_with('#');
+        let continues = line.trim_end().strip_suffix('\\').filter(|_| !is_comment);
+        let (part, continued) = continues.map_or((line, false), |part| (part, true));
         match lines.last_mut() {
             Some((_, last)) if goes_on => last.push_str(part),
             _ => lines.push((index + 1, part.to_owned())),

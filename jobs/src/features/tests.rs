@@ -32,6 +32,7 @@ fn what_has_no_exact_form_is_refused_by_its_line() {
         (feature("F_ADD(amount)"), "F_ADD takes 2 arguments, found 1"),
         (feature("M_LOOP(amount)"), "does a macro call itself?"),
         (feature("M_NONE(amount)"), "there is no macro M_NONE"),
+        (feature("F_ADD(COUNT(7d, pay, device)=1, 2)"), "only a name stands before `=`"),
         (feature("F_SUM()"), "F_SUM takes at least 1 argument, found 0"),
         ("add-macro --name 'M_TWO(a, a)' --replace 'F_ADD(a, a)'".into(), "the macro M_TWO has two parameters `a`"),
         (feature("COUNT(7d, pay, device"), "a `)` is missing"),
@@ -91,6 +92,12 @@ fn an_argument_of_a_macro_may_have_a_value_and_a_macro_no_parameter() {
     assert!(by_expression.contains("v1.amount = (e.amount + 1)"), "{by_expression}");
     let message = "in the macro M_SAME, the argument for `what` has a value, and stands where none can".to_owned();
     assert_eq!(with("M_SAME(amount=3)").mistakes, [Mistake { line: 11, message }]);
+}
+
+#[test]
+fn a_comment_ends_with_its_line() {
+    let mistakes = refused("# features: \\\nadd-feature --name f --expr none");
+    assert_eq!(mistakes, [Mistake { line: 9, message: "the event type `pay` has no field `none`".into() }]);
 }
 
 /// Of the column's line, of the view's, and of the join's.

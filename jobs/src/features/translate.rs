@@ -145,7 +145,7 @@ impl Translator<'_> {
             Expression::Call(name, arguments) if name.starts_with("F_") => {
                 let mut values = Vec::new();
                 for argument in arguments {
-                    values.push(self.over_event(argument.value.as_ref().unwrap_or(&argument.expression))?);
+                    values.push(self.over_event(operand(argument)?)?);
                 }
                 function(name, &values)
             }
@@ -161,7 +161,7 @@ impl Translator<'_> {
             Expression::Call(name, arguments) if name.starts_with("F_") => {
                 let mut values = Vec::new();
                 for argument in arguments {
-                    values.push(self.over_fields(argument.value.as_ref().unwrap_or(&argument.expression), event_type, alias)?);
+                    values.push(self.over_fields(operand(argument)?, event_type, alias)?);
                 }
                 function(name, &values)
             }
@@ -358,6 +358,15 @@ fn measured<'a>(operator: &str, arguments: &'a [Argument]) -> Result<Measured<'a
     let (Expression::Name(event_type), None) = (&event_type.expression, &event_type.value) else { return Err(form()) };
     parse_duration(window).map_err(|error| format!("the window of {operator}: {error}"))?;
     Ok(Measured { window, event_type, target, on })
+}
+
+/// What a function takes: the value of an argument that has one.
+fn operand(argument: &Argument) -> Result<&Expression, String> {
+    match (&argument.expression, &argument.value) {
+        (expression, None) => Ok(expression),
+        (Expression::Name(_), Some(value)) => Ok(value),
+        (_, Some(_)) => Err("an argument of a function is `name=value` or an expression: only a name stands before `=`".into()),
+    }
 }
 
 /// A function over values.
