@@ -356,7 +356,7 @@ impl Status {
             readers: readers(&facts.state, facts.checkpoint_interval, facts.now),
             problems: problems(facts),
             sinks: sinks(facts, &status.partitions),
-            alerts: facts.alerts.iter().map(AlertFacts::status).collect(),
+            alerts: facts.alerts.iter().map(|alert| alert.status(facts.error_of_alert(&alert.alert))).collect(),
             ..status.with_building(facts).with_queued(facts).with_refused(&facts.refused)
         }
     }

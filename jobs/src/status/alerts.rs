@@ -90,7 +90,8 @@ impl AlertFacts {
         self.runner.as_ref().filter(|runner| self.run_by.as_ref() == Some(&runner.owner))
     }
 
-    pub(super) fn status(&self) -> AlertStatus {
+    /// `error`: why the node does not evaluate it, if it says so.
+    pub(super) fn status(&self, error: Option<&str>) -> AlertStatus {
         let running = self.running();
         AlertStatus {
             alert: self.alert.clone(),
@@ -100,7 +101,7 @@ impl AlertFacts {
             run_by: self.run_by.clone(),
             looked_at: running.and_then(|runner| runner.evaluated_at).map(format_timestamp),
             at: running.and_then(|runner| runner.at).map(format_timestamp),
-            waits: running.and_then(|runner| runner.waits.clone()),
+            waits: running.and_then(|runner| runner.waits.clone()).or_else(|| error.map(str::to_owned)),
         }
     }
 }

@@ -140,6 +140,14 @@ pub struct Facts {
     pub event_clock: bool,
 }
 
+impl Facts {
+    /// Why the node does not evaluate an alert, if it says so.
+    pub(super) fn error_of_alert(&self, alert: &str) -> Option<&str> {
+        let mut outages = self.failing.iter().filter(|failing| failing.what == event_alerts::ALERT_STALLED);
+        outages.find_map(|outage| event_alerts::error_of_alert(&outage.error, alert))
+    }
+}
+
 /// How a node stands to a process of workers.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct WorkerLink {

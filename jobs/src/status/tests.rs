@@ -196,3 +196,22 @@ async fn a_run_that_reads_all_events_shows_how_far_it_is() {
     let unbuilt = CatalogState { snapshots: Vec::new(), ..built.clone() };
     assert_eq!(strategies.map(|strategy| is_shown(&unbuilt, strategy)), [true; 5]);
 }
+
+#[test]
+fn an_alert_that_a_node_cannot_run_says_why() {
+    let alert = AlertFacts {
+        alert: "silent".into(),
+        version: 1,
+        since: 0,
+        open: 0,
+        transitions: 0,
+        run_by: None,
+        runner: None,
+        is_paused: false,
+        refused: None,
+    };
+    let error = "the alert \"silent\": no right".into();
+    let failing = vec![problems::Failing { what: event_alerts::ALERT_STALLED.into(), seconds: 1, error }];
+    let status = Status::from_facts(&Facts { alerts: vec![alert], failing, ..Facts::default() }, &[]);
+    assert_eq!(status.alerts[0].waits.as_deref(), Some("no right"));
+}

@@ -23,13 +23,16 @@ fn problem(facts: &Facts, alert: &AlertFacts) -> Option<Problem> {
     if alert.is_paused {
         return None;
     }
-    if alert.run_by.is_none() {
-        return (facts.now - alert.since > UNRUN_FOR).then(|| unrun(alert));
+    let running = alert.running();
+    if let Some((runner, why)) = running.and_then(|runner| Some((runner, runner.waits.as_ref()?))) {
+        return Some(waits(alert, runner, why));
     }
-    let runner = alert.running()?;
-    match &runner.waits {
-        Some(why) => Some(waits(alert, runner, why)),
-        None => behind(facts, alert, runner),
+    // A process that fails leaves the alert to others, and takes it again if nobody has: it may run it at the moment.
+    match facts.error_of_alert(&alert.alert) {
+        Some(_) if alert.refused.is_some() => Some(unrun(alert)),
+        Some(why) => Some(fails(alert, why)),
+        None if alert.run_by.is_none() => (facts.now - alert.since > UNRUN_FOR).then(|| unrun(alert)),
+        None => running.and_then(|runner| behind(facts, alert, runner)),
     }
 }
 
@@ -67,11 +70,22 @@ fn waits(alert: &AlertFacts, runner: &AlertRunner, why: &str) -> Problem {
              `basestream apply`: it begins anew",
         )
     };
+    not_evaluated(alert, format!("{why} ({})", runner.owner), effect, next_step)
+}
+
+/// The node cannot read its view, or cannot put its records out.
+fn fails(alert: &AlertFacts, why: &str) -> Problem {
+    let effect = "no alerts are opened or resolved, and no records are put out; once the cause is gone, it continues from there";
+    let next_step = "remove the cause (a topic that is missing, a right); the node tries it again by itself";
+    not_evaluated(alert, why.to_owned(), effect, next_step)
+}
+
+fn not_evaluated(alert: &AlertFacts, cause: String, effect: &str, next_step: &str) -> Problem {
     Problem {
         fault: Fault::AlertWaits,
         severity: Severity::Error,
         what: format!("the alert \"{}\" is not evaluated; {}", alert.alert, open(alert)),
-        cause: format!("{why} ({})", runner.owner),
+        cause,
         effect: effect.into(),
         next_step: next_step.into(),
     }

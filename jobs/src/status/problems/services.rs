@@ -17,10 +17,12 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
             found.push(unreachable(&Unreachable { service: BackingService::Log, error: error.clone() }));
         }
     }
-    // What the catalog says of alerts is said of each.
-    let is_said =
-        |failing: &&Failing| failing.what != event_alerts::ALERT_STALLED || facts.alerts.iter().all(|alert| alert.running().is_none());
-    found.extend(facts.failing.iter().filter(is_said).map(failing));
+    // Each of these alerts has a problem of its own, with the reason.
+    let is_of_alerts = |failing: &&Failing| {
+        let mut alerts = facts.alerts.iter();
+        failing.what == event_alerts::ALERT_STALLED && alerts.any(|alert| facts.error_of_alert(&alert.alert).is_some())
+    };
+    found.extend(facts.failing.iter().filter(|failing| !is_of_alerts(failing)).map(failing));
     found.extend(facts.workers.iter().filter(|link| !link.followed && link.seconds >= LOST_FOR_S).map(not_followed));
     found.extend(facts.unasked.as_ref().map(unasked));
     if let Some(Err(error)) = &facts.registry {

@@ -692,6 +692,55 @@ const CASES: &[Case] = &[
         ],
     ),
     (
+        Fault::AlertWaits,
+        Severity::Error,
+        |facts| {
+            // Its process has left it to others, and evaluates another one.
+            facts.alerts = vec![alert("silent", None, NOW - HOUR), alert("declines", Some("w1"), NOW - HOUR)];
+            let error = "the alert \"silent\": the topic \"alerts\" takes no records".into();
+            facts.failing = vec![Failing { what: event_alerts::ALERT_STALLED.into(), seconds: 240, error }];
+        },
+        [
+            "the alert \"silent\" is not evaluated; 2 keys are open",
+            "the topic \"alerts\" takes no records",
+            "no alerts are opened or resolved, and no records are put out; once the cause is gone, it continues from there",
+            "remove the cause (a topic that is missing, a right); the node tries it again by itself",
+        ],
+    ),
+    (
+        Fault::AlertWaits,
+        Severity::Error,
+        |facts| {
+            // Its process has just taken it again.
+            let mut taken = alert("silent", Some("w1"), NOW - HOUR);
+            taken.runner.as_mut().unwrap().evaluated_at = None;
+            facts.alerts = vec![taken];
+            let error = "the alert \"silent\": the topic \"alerts\" takes no records".into();
+            facts.failing = vec![Failing { what: event_alerts::ALERT_STALLED.into(), seconds: 240, error }];
+        },
+        [
+            "the alert \"silent\" is not evaluated; 2 keys are open",
+            "the topic \"alerts\" takes no records",
+            "no alerts are opened or resolved, and no records are put out; once the cause is gone, it continues from there",
+            "remove the cause (a topic that is missing, a right); the node tries it again by itself",
+        ],
+    ),
+    (
+        Fault::NodeNotReady,
+        Severity::Error,
+        |facts| {
+            // The catalog did not list the alert.
+            let error = "the alert \"silent\": the topic \"alerts\" takes no records".into();
+            facts.failing = vec![Failing { what: event_alerts::ALERT_STALLED.into(), seconds: 240, error }];
+        },
+        [
+            "the node that answers HTTP is not ready: an alert is not evaluated, for 4 min",
+            "the alert \"silent\": the topic \"alerts\" takes no records",
+            "what cannot be written waits, or is refused with 503; nothing is lost, and no answer goes back",
+            "free space if a disk is full, else make the service available again; the node continues by itself",
+        ],
+    ),
+    (
         Fault::AlertBehind,
         Severity::Warning,
         |facts| {
