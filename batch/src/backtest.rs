@@ -70,6 +70,8 @@ pub struct Backtest<'a> {
 /// An edited definition of a sink, over the same stream.
 #[derive(Debug, Clone, Copy)]
 pub struct ChangedSink<'a> {
+    /// The views that it joins. One with the version of a view of the other registry is that view.
+    pub registry: &'a Registry,
     pub sink: &'a LiveSink,
     /// The column of both in which they decide.
     pub verdict: &'a str,
@@ -106,9 +108,9 @@ impl Backtest<'_> {
     }
 
     fn plans(&self) -> Result<ScoringPlans<'_>> {
-        let changed = self.changed.map(|changed| PlannedSink::new("changed", changed.sink)).transpose()?;
+        let changed = self.changed.map(|changed| PlannedSink::new("changed", changed.registry, changed.sink)).transpose()?;
         let verdict = self.changed.map(|changed| changed.verdict);
-        let plans = ScoringPlans { live: PlannedSink::new("live", self.sink)?, changed, verdict };
+        let plans = ScoringPlans { live: PlannedSink::new("live", self.registry, self.sink)?, changed, verdict };
         plans.check()?;
         Ok(plans)
     }
@@ -175,7 +177,7 @@ impl Batch {
         }
         let mut events = MergedEvents::new(by, streams);
         let memory: Arc<dyn MemoryPool> = pool;
-        let mut seen = plans.states(backtest.registry, &memory, &planning_session(&self.functions)?)?;
+        let mut seen = plans.states(&memory, &planning_session(&self.functions)?)?;
         let position = state.vector().to_string();
         let mut late = LateEvents::new(plans.each().flat_map(|planned| &planned.plan.joins));
         let (mut read, mut scored) = (0, 0);
@@ -240,13 +242,14 @@ struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    fn scored_by(&self, PlannedSink { sink, plan }: &PlannedSink<'_>) -> Result<ScoredRecords> {
+    fn scored_by(&self, planned: &PlannedSink<'_>) -> Result<ScoredRecords> {
+        let PlannedSink { sink, plan, .. } = planned;
         let itself = u32::from(sink.definition.features == Features::Inclusive);
         let counted: Vec<u32> = self.places.iter().map(|event| event + itself).collect();
         let row = |join: &JoinedView| {
             let (keys, has_key) = join.keys(&plan.stream, &self.events)?;
             let asked = WantedRows { keys: &keys, has_key: &has_key, times: &self.times, counted: &counted };
-            self.seen.rows(&join.plan.view, asked, &join.wanted)
+            self.seen.rows(&planned.joined(join)?.view_version(), asked, &join.wanted)
         };
         let rows = plan.joins.iter().map(row).collect::<Result<Vec<_>>>()?;
         let as_of: ArrayRef = Arc::new(TimestampMicrosecondArray::from(self.times.clone()).with_timezone("UTC"));

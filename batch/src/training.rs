@@ -264,7 +264,7 @@ fn answered(
     let mut columns: Vec<ArrayRef> = asked.own.clone();
     for (view, keys) in training.views.iter().zip(&asked.keys) {
         let of_view = WantedRows { keys, has_key: &has_key, times: &asked.times, counted: &counted };
-        columns.extend(seen.rows(&view.live.name, of_view, &view.wanted)?.columns().iter().cloned());
+        columns.extend(seen.rows(&view.live.view_version(), of_view, &view.wanted)?.columns().iter().cloned());
     }
     columns.push(Arc::new(UInt64Array::from(asked.numbers.clone())));
     Ok(RecordBatch::try_new(output.clone(), columns)?)

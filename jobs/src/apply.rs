@@ -38,8 +38,8 @@ pub use changes::{Change, Changes, ValueChange, What};
 pub(crate) use checked::{checked_outputs, checked_records};
 pub use diff::DiffLine;
 pub(crate) use diff::line_diff;
-pub(crate) use inline::{names_as_staging, normalised};
-pub(crate) use planning::plan_changes;
+pub(crate) use inline::{names_as_staging, normalised, self_contained};
+pub(crate) use planning::{means_the_same, plan_changes};
 pub use records::{records_of, values_of, with_records, with_values};
 
 use switch::{Switch, prepared};

@@ -19,6 +19,7 @@ use crate::pin::pinned;
 use crate::row_file::{RowFile, RowFileFormat};
 
 mod difference;
+mod edited;
 mod prepare;
 
 pub use difference::{Cell, VerdictDifference, VerdictExample};
@@ -69,7 +70,7 @@ impl BacktestRequest {
 /// An edited definition of the sink, and how the two are compared.
 #[derive(Debug)]
 pub struct EditedSink {
-    /// A file with the CREATE SINK.
+    /// A file with the CREATE SINK. Its views and parameters take the place of those that are applied.
     pub file: PathBuf,
     /// The column in which a sink decides: one of [`VERDICTS`] if it is not named.
     pub verdict: Option<String>,
@@ -92,6 +93,9 @@ pub struct BacktestReport {
     /// Events in the range for which WHERE holds, that of either definition.
     pub rows: u64,
     pub file: PathBuf,
+    /// What the edited definition reads that is not applied.
+    #[serde(skip_serializing_if = "UnappliedDefinitions::is_empty")]
+    pub unapplied: UnappliedDefinitions,
     /// Where the edited definition decides otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<VerdictDifference>,
@@ -101,6 +105,20 @@ pub struct BacktestReport {
     /// The views of which most rows see nothing in a window, because the log received the events too late.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub received_late: Vec<LateRows>,
+}
+
+/// The views and parameters of the file of an edited sink that are not applied like that.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct UnappliedDefinitions {
+    pub views: BTreeSet<Arc<str>>,
+    /// With their values.
+    pub parameters: BTreeMap<Arc<str>, String>,
+}
+
+impl UnappliedDefinitions {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.views.is_empty() && self.parameters.is_empty()
+    }
 }
 
 /// A view of which most rows see nothing in a window.
@@ -125,8 +143,8 @@ pub struct NoRows {
 /// events read.
 ///
 /// Errors: `Input` for a file that exists or has another extension, a sink that cannot be backtested, an edited
-/// definition that cannot be compared with it, or a parameter that is set twice or that no definition uses; `NotFound`
-/// for a sink or a parameter that does not exist. Of several mistakes all are listed.
+/// definition that cannot be compared with it, an edited stream, or a parameter that is set twice or that no definition
+/// uses; `NotFound` for a sink or a parameter that does not exist. Of several mistakes all are listed.
 pub async fn backtest(installation: &Installation, request: &BacktestRequest, on_read: &(dyn Fn(u64) + Sync)) -> Result<BacktestReport> {
     pinned(&installation.catalog, "backtest", async {
         let state = installation.catalog.state().await?;
@@ -153,6 +171,7 @@ pub async fn backtest(installation: &Installation, request: &BacktestRequest, on
             parameters: used_values(registry, sink),
             rows,
             file: request.out.clone(),
+            unapplied: definitions.unapplied(),
             difference,
             no_rows,
             received_late: most_late(rows, received_late),

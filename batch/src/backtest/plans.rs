@@ -1,16 +1,16 @@
 //! The definitions of sinks that score events: what they read, and the rows that they make.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use committed::registry::{LiveSink, Registry};
+use committed::registry::{LiveSink, LiveView, Registry};
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::prelude::SessionContext;
 use definitions::StreamDefinition;
-use engine::sinks::SinkPlan;
+use engine::sinks::{JoinedView, SinkPlan};
 use types::columns::{EVENT_TIME, OFFSET, PARTITION};
 use types::sql_types::timestamp_type;
 use types::{Error, Result};
@@ -37,13 +37,20 @@ pub(super) struct ScoringPlans<'a> {
 
 /// A definition of a sink, planned.
 pub(super) struct PlannedSink<'a> {
+    registry: &'a Registry,
     pub(super) sink: &'a LiveSink,
     pub(super) plan: Arc<SinkPlan>,
 }
 
 impl<'a> PlannedSink<'a> {
-    pub(super) fn new(which: &str, sink: &'a LiveSink) -> Result<PlannedSink<'a>> {
-        Ok(PlannedSink { sink, plan: plan_of_sink(which, sink)? })
+    pub(super) fn new(which: &str, registry: &'a Registry, sink: &'a LiveSink) -> Result<PlannedSink<'a>> {
+        Ok(PlannedSink { registry, sink, plan: plan_of_sink(which, sink)? })
+    }
+
+    /// The view that it joins.
+    pub(super) fn joined(&self, join: &JoinedView) -> Result<&'a LiveView> {
+        let live = self.registry.served(&join.plan.view);
+        live.ok_or_else(|| Error::internal("a sink joins a view that is not served").with("view", &join.plan.view))
     }
 }
 
@@ -82,12 +89,16 @@ impl<'a> ScoringPlans<'a> {
     }
 
     /// The states of the views that the definitions join, before the first event.
-    pub(super) fn states(&self, registry: &Registry, memory: &Arc<dyn MemoryPool>, planning: &SessionContext) -> Result<SeenStates> {
+    pub(super) fn states(&self, memory: &Arc<dyn MemoryPool>, planning: &SessionContext) -> Result<SeenStates> {
+        let mut views = BTreeMap::new();
+        for planned in self.each() {
+            for join in &planned.plan.joins {
+                let live = planned.joined(join)?;
+                views.insert(live.view_version(), live);
+            }
+        }
         let mut seen = SeenStates::new(memory, HELP);
-        let views: BTreeSet<&Arc<str>> = self.each().flat_map(|planned| &planned.plan.joins).map(|join| &join.plan.view).collect();
-        for name in views {
-            let live = registry.served(name);
-            let live = live.ok_or_else(|| Error::internal("a sink joins a view that is not served").with("view", name))?;
+        for live in views.into_values() {
             seen.add_view(live, &live.streams(), None, planning)?;
         }
         Ok(seen)

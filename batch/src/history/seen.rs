@@ -8,6 +8,7 @@ use committed::registry::LiveView;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::prelude::SessionContext;
 use definitions::OnError;
+use engine::fresh::ViewVersion;
 use engine::states::{AddedStates, PerEventStates, SeenBy, StateRows, compact_pairwise, keep_from, merge_sets, rows_seen};
 use engine::walk::{LinkedView, NoEdges};
 use types::failures::Failure;
@@ -21,7 +22,7 @@ pub(crate) type WantedKeys = HashSet<Box<[u8]>>;
 
 /// The states of some views.
 pub(crate) struct SeenStates {
-    views: BTreeMap<Arc<str>, SeenView>,
+    views: BTreeMap<ViewVersion, SeenView>,
     reserved: MemoryReservation,
     /// What may help where the states do not fit.
     help: &'static str,
@@ -73,7 +74,7 @@ impl SeenStates {
             }
         }
         let view = SeenView { live: live.clone(), states, wanted, before: Vec::new(), kept: 0, added: None };
-        self.views.insert(live.name.clone(), view);
+        self.views.insert(live.view_version(), view);
         Ok(())
     }
 
@@ -96,8 +97,8 @@ impl SeenStates {
     }
 
     /// Returns a row for each that is asked for, with the columns `wanted` (indices into the plan's).
-    pub(crate) fn rows(&self, view: &str, asked: WantedRows<'_>, wanted: &[usize]) -> Result<RecordBatch> {
-        let view = self.views.get(view).ok_or_else(|| Error::internal("a view is not read").with("view", view))?;
+    pub(crate) fn rows(&self, view: &ViewVersion, asked: WantedRows<'_>, wanted: &[usize]) -> Result<RecordBatch> {
+        let view = self.views.get(view).ok_or_else(|| Error::internal("a view is not read").with("view", &view.name))?;
         let (plan, codec) = (&view.live.plan, &view.live.codec);
         let WantedRows { keys, has_key, times, counted } = asked;
         let by = SeenBy { keys, has_key, t: times, before: &view.before, added: view.added.as_ref(), counted, wanted };

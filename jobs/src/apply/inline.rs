@@ -21,7 +21,7 @@ pub(crate) fn normalised(sql: &str) -> String {
 
 /// Returns the view's statement with the views it names as CTEs. A text that does not parse is returned unchanged: its
 /// mistake is reported elsewhere.
-pub(super) fn self_contained(view: &ViewDefinition, definitions: &Definitions) -> String {
+pub(crate) fn self_contained(view: &ViewDefinition, definitions: &Definitions) -> String {
     let mut ctes = Vec::new();
     collect(view, definitions, &mut vec![view.name.clone()], &mut ctes);
     if ctes.is_empty() {

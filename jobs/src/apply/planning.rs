@@ -226,7 +226,7 @@ impl ValueChange {
 }
 
 /// Whether two stored views have the same states and answers. A text that does not parse means something else.
-fn means_the_same(before: &str, after: &str) -> bool {
+pub(crate) fn means_the_same(before: &str, after: &str) -> bool {
     let parsed = parse::parse_view(before).ok().zip(parse::parse_view(after).ok());
     parsed.is_some_and(|(before, after)| before.means_the_same(&after))
 }

@@ -1,25 +1,21 @@
 //! Prepares a backtest before it reads an event: finds the definitions that score, and every mistake of the request.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use batch::{Backtest, BacktestClock, ChangedSink, plan_of_sink};
-use catalog::{CatalogState, DefinitionKind};
+use catalog::CatalogState;
 use committed::registry::{LiveSink, Registry};
 use definitions::settings::ClockKind;
-use definitions::{Definitions, SinkDefinition, ViewDefinition, parse};
-use engine::functions::Functions;
-use engine::parameters::Parameters;
+use engine::parameters::{Parameter, Parameters};
 use engine::sinks::SinkPlan;
 use types::suggest::expected;
 use types::{Error, Result};
 
-use super::BacktestRequest;
 use super::difference::VerdictComparison;
-use crate::apply::normalised;
-use crate::input_file::read_input_text;
+use super::edited::EditedFile;
+use super::{BacktestRequest, UnappliedDefinitions};
 use crate::installation::Installation;
 use crate::mistakes::Mistakes;
 use crate::outputs::live_sink;
@@ -43,17 +39,30 @@ pub(super) struct ScoringDefinitions {
 }
 
 struct EditedDefinition {
+    /// With the views and the values of its file.
+    registry: Registry,
     sink: LiveSink,
     /// The column in which both definitions decide.
     verdict: String,
+    unapplied: UnappliedDefinitions,
 }
 
 impl ScoringDefinitions {
+    pub(super) fn unapplied(&self) -> UnappliedDefinitions {
+        self.edited.as_ref().map(|edited| edited.unapplied.clone()).unwrap_or_default()
+    }
+
     pub(super) fn backtest(&self, request: &BacktestRequest, installation: &Installation) -> Backtest<'_> {
-        let changed = self.edited.as_ref().map(|edited| ChangedSink { sink: &edited.sink, verdict: &edited.verdict });
+        let changed = self.edited.as_ref().map(EditedDefinition::changed_sink);
         let BacktestRequest { from, to, known, .. } = *request;
         let clock = clock_of(installation);
         Backtest { registry: &self.registry, sink: &self.live, changed, from, to, known, clock }
+    }
+}
+
+impl EditedDefinition {
+    fn changed_sink(&self) -> ChangedSink<'_> {
+        ChangedSink { registry: &self.registry, sink: &self.sink, verdict: &self.verdict }
     }
 }
 
@@ -81,29 +90,37 @@ async fn checked_definitions(
     mistakes: &mut Mistakes,
 ) -> Result<Option<(ScoringDefinitions, Option<VerdictComparison>)>> {
     let functions = &installation.functions;
-    let registry = Registry::load(state, functions).await?;
-    let registry = with_values(registry, &request.set, functions, mistakes).await?;
-    let live = mistakes.noted(loaded_sink(state, &registry, &request.sink))?;
+    let applied = Registry::load(state, functions).await?;
+    let file = match &request.changed {
+        Some(change) => EditedFile::read(state, &change.file, &request.sink, mistakes)?,
+        None => None,
+    };
+    let mut values = applied.parameters.clone();
+    let mut changed_values = file.as_ref().map_or_else(|| values.clone(), |file| file.values(&values));
+    set_values(&request.set, &mut values, &mut changed_values, mistakes)?;
+    let registry = match request.set.is_empty() {
+        true => applied,
+        false => applied.with_parameters(values, functions).await,
+    };
+    let live = planned("live", mistakes.noted(loaded_sink(state, &registry, &request.sink))?, mistakes)?;
     let Some(change) = &request.changed else {
-        let live = planned("live", live, mistakes)?;
         if let Some((_, plan)) = &live {
             note_unused(request, &[plan], &registry.parameters, mistakes);
         }
         return Ok(live.map(|(live, _)| (ScoringDefinitions { registry, live, edited: None }, None)));
     };
-    let version = live.as_ref().map_or(0, |sink| sink.version);
-    let edited = match mistakes.noted(edited_definition(&change.file, &request.sink))? {
-        Some((definition, file)) => {
-            note_unapplied(state, request, (&definition, &file), mistakes)?;
-            Some(registry.sink_of(Arc::new(definition), version, functions).await)
-        }
-        None => None,
-    };
-    let (live, edited) = (planned("live", live, mistakes)?, planned("changed", edited, mistakes)?);
+    let Some(file) = file else { return Ok(None) };
+    let unapplied = registry.with_unapplied(&file.views, &file.others, functions).await;
+    let Some(mut changed) = mistakes.noted(unapplied)? else { return Ok(None) };
+    changed.parameters = changed_values;
+    let version = live.as_ref().map_or(0, |(sink, _)| sink.version);
+    let edited = changed.sink_of(file.sink.clone(), version, functions).await;
+    let edited = planned("changed", Some(edited), mistakes)?;
     let Some(((live, live_plan), (sink, plan))) = live.zip(edited) else { return Ok(None) };
-    note_unused(request, &[&live_plan, &plan], &registry.parameters, mistakes);
+    note_unused(request, &[&live_plan, &plan], &changed.parameters, mistakes);
     let Some(comparison) = mistakes.noted(VerdictComparison::new(change, &live_plan, &plan))? else { return Ok(None) };
-    let edited = EditedDefinition { sink, verdict: comparison.verdict().to_owned() };
+    let (verdict, unapplied) = (comparison.verdict().to_owned(), unapplied_definitions(&file, &changed, &plan));
+    let edited = EditedDefinition { registry: changed, sink, verdict, unapplied };
     Ok(Some((ScoringDefinitions { registry, live, edited: Some(edited) }, Some(comparison))))
 }
 
@@ -121,16 +138,27 @@ fn loaded_sink(state: &CatalogState, registry: &Registry, name: &str) -> Result<
     sink.ok_or_else(|| Error::internal("a live sink is not loaded"))
 }
 
-/// The same sinks, planned with other values. A version of a value that was never set is 0.
-async fn with_values(registry: Registry, values: &[(String, String)], functions: &Functions, mistakes: &mut Mistakes) -> Result<Registry> {
-    if values.is_empty() {
-        return Ok(registry);
-    }
-    let mut parameters = registry.parameters.clone();
+/// Sets values among those of the live and of the changed definition. A parameter of the edited file alone has no live
+/// value. A version of a value that was never set is 0.
+fn set_values(values: &[(String, String)], live: &mut Parameters, changed: &mut Parameters, mistakes: &mut Mistakes) -> Result<()> {
     for (name, value) in values {
-        mistakes.noted(parameters.set(name, value, 0))?;
+        let is_of_file = live.get(name).is_err() && changed.get(name).is_ok();
+        if !is_of_file && mistakes.noted(live.set(name, value, 0))?.is_none() {
+            continue;
+        }
+        mistakes.noted(changed.set(name, value, 0))?;
     }
-    Ok(registry.with_parameters(parameters, functions).await)
+    Ok(())
+}
+
+/// What the changed sink reads that is not applied.
+fn unapplied_definitions(file: &EditedFile, changed: &Registry, plan: &SinkPlan) -> UnappliedDefinitions {
+    let is_unapplied = |view: &&Arc<str>| file.views.iter().any(|edited| edited.name == **view);
+    let is_used = |parameter: &&Parameter| plan.parameters.contains_key(&parameter.name) && file.has_parameter(&parameter.name);
+    UnappliedDefinitions {
+        views: plan.joins.iter().map(|join| &join.plan.view).filter(is_unapplied).cloned().collect(),
+        parameters: changed.parameters.iter().filter(is_used).map(|of| (of.name.clone(), of.value.clone())).collect(),
+    }
 }
 
 /// Notes each parameter that was given a value and that no definition uses: the value would change nothing.
@@ -142,56 +170,6 @@ fn note_unused(request: &BacktestRequest, plans: &[&SinkPlan], known: &Parameter
         let expected = expected(name, &used_names, "it uses none");
         mistakes.add(Error::input(format!("the sink \"{}\" does not use the parameter \"{name}\": {expected}", request.sink)));
     }
-}
-
-/// Notes each view and parameter that the edited sink names and that its file has otherwise than it is applied: events
-/// are scored with what is applied, so it would change nothing. Views that read other views are not compared: they are
-/// applied with those in their text.
-fn note_unapplied(
-    state: &CatalogState,
-    request: &BacktestRequest,
-    (sink, file): (&SinkDefinition, &Definitions),
-    mistakes: &mut Mistakes,
-) -> Result<()> {
-    let names = parse::names_in(&sink.select);
-    let reads_views = |view: &ViewDefinition| {
-        let read = parse::names_in(&view.select);
-        file.views.iter().any(|other| read.contains(&*other.name))
-    };
-    for view in file.views.iter().filter(|view| names.contains(&*view.name) && !reads_views(view)) {
-        let Some(applied) = state.served_or_building(DefinitionKind::View, &view.name) else { continue };
-        if !parse::parse_view(&applied.sql)?.means_the_same(&parse::parse_view(&normalised(&view.sql))?) {
-            let message = format!("the file of the edited sink has the view \"{}\" otherwise than it is applied", view.name);
-            mistakes.add(Error::input(message).with("expected", "a view that is applied: `apply` the edited one under another name first"));
-        }
-    }
-    for parameter in &file.parameters {
-        let is_used = sink.select.contains(&format!("'{}'", parameter.name));
-        let is_set = request.set.iter().any(|(name, _)| *name == *parameter.name);
-        let Some(applied) = state.served_or_building(DefinitionKind::Parameter, &parameter.name).filter(|_| is_used && !is_set) else {
-            continue;
-        };
-        if parse::parse_parameter(&applied.sql)?.value != parameter.value {
-            let message = format!("the file of the edited sink has another value of the parameter \"{}\" than is applied", parameter.name);
-            mistakes.add(Error::input(message).with("expected", format!("--set {}={}", parameter.name, parameter.value)));
-        }
-    }
-    Ok(())
-}
-
-/// Reads the edited definition of a sink. Returns all definitions of its file too.
-fn edited_definition(file: &Path, name: &str) -> Result<(SinkDefinition, Definitions)> {
-    let text = read_input_text(file)?;
-    let (definitions, diagnostics) = parse::parse_definitions(&[(Some(file.to_path_buf()), text)]);
-    diagnostics.into_result()?;
-    let Some(definition) = definitions.sinks.iter().find(|sink| *sink.name == *name).cloned() else {
-        let found: Vec<&str> = definitions.sinks.iter().map(|sink| &*sink.name).collect();
-        let found = if found.is_empty() { "no CREATE SINK".to_owned() } else { format!("CREATE SINK {}", found.join(", ")) };
-        return Err(Error::input(format!("{} does not define the sink \"{name}\"", file.display()))
-            .with("found", found)
-            .with("expected", format!("CREATE SINK {name} ..")));
-    };
-    Ok((definition, definitions))
 }
 
 /// The clock that the installation's answers have.

@@ -9,7 +9,9 @@ use types::Result;
 use types::tiles::Micros;
 
 use super::{Context, Done, progress};
-use crate::backtest::{BacktestReport, BacktestRequest, Cell, EditedSink, LateRows, NoRows, VerdictDifference, backtest};
+use crate::backtest::{
+    BacktestReport, BacktestRequest, Cell, EditedSink, LateRows, NoRows, UnappliedDefinitions, VerdictDifference, backtest,
+};
 use crate::output::{count_of, table};
 
 #[derive(Debug, Args)]
@@ -39,7 +41,8 @@ pub(super) struct BacktestArgs {
     /// The value of a parameter, in the place of the one in effect; for several, repeat it
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     set: Vec<(String, String)>,
-    /// Also ask an edited definition of the sink (a CREATE SINK of the same name), and show where it decides otherwise
+    /// Also ask an edited definition of the sink (a CREATE SINK of the same name, with views and parameters that it
+    /// reads), and show where it decides otherwise
     #[arg(long, value_name = "FILE.sql")]
     as_changed: Option<PathBuf>,
     /// The column in which the definitions decide [default: decision, or verdict]
@@ -89,10 +92,20 @@ fn text(report: &BacktestReport) -> String {
     };
     let warnings = report.received_late.iter().map(|late| format!("\nwarning: {}", warning(report.rows, late)));
     let done = done + &warnings.collect::<String>();
+    let done = match report.unapplied.is_empty() {
+        true => done,
+        false => format!("{done}\nthe changed sink reads what is not applied: {}", unapplied(&report.unapplied)),
+    };
     match &report.difference {
         Some(difference) => format!("{done}\n\n{}", compared(difference, report.rows)),
         None => done,
     }
+}
+
+fn unapplied(UnappliedDefinitions { views, parameters }: &UnappliedDefinitions) -> String {
+    let views = views.iter().map(|view| view.to_string());
+    let parameters = parameters.iter().map(|(name, value)| format!("{name} = {value}"));
+    views.chain(parameters).collect::<Vec<_>>().join(", ")
 }
 
 fn warning(all: u64, LateRows { view, rows }: &LateRows) -> String {

@@ -477,11 +477,18 @@ fn an_edited_sink_is_compared_with_the_live_one(project: &Project) {
     let changed = VELOCITY_SCORES.replace("topic =", "features = 'exclusive', topic =").replace(';', " WHERE t.device_id = 'd1';");
     std::fs::write(project.path().join("changed.sql"), &changed).unwrap();
     std::fs::write(project.path().join("other.sql"), changed.replace("velocity_scores", "velocity")).unwrap();
-    // Its file may have the view too, but no other one than is applied.
+    // Its file may have the view too, as it is applied or edited, a new one, and parameters.
     let view = std::fs::read_to_string(project.path().join("views/device_velocity.sql")).unwrap();
     let edited = view.replace("FROM transactions", "FROM transactions WHERE amount > 5");
     std::fs::write(project.path().join("view.sql"), format!("{view}\n{changed}")).unwrap();
     std::fs::write(project.path().join("edited_view.sql"), format!("{edited}\n{changed}")).unwrap();
+    let (large, of_large) =
+        ("CREATE VIEW large AS SELECT * FROM transactions WHERE amount > 5", view.replace("FROM transactions", "FROM large"));
+    std::fs::write(project.path().join("new_view.sql"), format!("{large};\n{of_large}\n{changed}")).unwrap();
+    let shifted = VELOCITY_SCORES.replace("v.txns_1h", "v.txns_1h + param('shift') AS txns_1h");
+    std::fs::write(project.path().join("parameter.sql"), format!("CREATE PARAMETER shift = 10;\n{shifted}")).unwrap();
+    let stream = std::fs::read_to_string(project.path().join("streams/transactions.sql")).unwrap();
+    std::fs::write(project.path().join("stream.sql"), format!("{}\n{changed}", stream.replace("10m", "20m"))).unwrap();
     let range = ["--from", "2020-01-01", "--to", "2200-01-01", "--out", "both.ndjson", "--force"];
     let compare = |file: &'static str, more: &[&'static str]| {
         [&["backtest", "velocity_scores"], range.as_slice(), &["--as-changed", file], more].concat()
@@ -501,7 +508,28 @@ fn an_edited_sink_is_compared_with_the_live_one(project: &Project) {
     assert_eq!(verdicts(of("t4")), [serde_json::json!("3"), serde_json::json!("2"), serde_json::json!(3), serde_json::json!(2)]);
     assert_eq!(verdicts(of("t3")), [serde_json::json!("1"), serde_json::json!("(none)"), serde_json::json!(1), Value::Null]);
 
-    assert_success(&project.run(&compare("view.sql", &["--verdict", "txns_1h"])));
+    let cells_of = |file: &'static str, more: &[&'static str]| {
+        let report = project.json(&compare(file, &[&["--verdict", "txns_1h"], more].concat()));
+        let cells = report["difference"]["cells"].as_array().unwrap().clone();
+        let cells = cells.iter().map(|cell| serde_json::json!([cell["live"], cell["changed"], cell["events"]]));
+        (cells.collect::<Vec<_>>(), report["unapplied"].clone())
+    };
+    let unapplied = serde_json::json!({ "views": ["device_velocity"], "parameters": {} });
+    let by_rule = |cells: [(&str, &str, u64); 4]| cells.map(|(live, changed, events)| serde_json::json!([live, changed, events])).to_vec();
+    let as_applied = by_rule([("1", "(none)", 1), ("1", "0", 1), ("2", "1", 1), ("3", "2", 1)]);
+    assert_eq!(cells_of("view.sql", &[]), (as_applied, Value::Null));
+    // Of the payments of d1 the view counts the first one alone.
+    let edited = by_rule([("1", "(none)", 1), ("1", "0", 1), ("2", "1", 1), ("3", "1", 1)]);
+    assert_eq!(cells_of("edited_view.sql", &[]), (edited.clone(), unapplied.clone()));
+    assert_eq!(cells_of("new_view.sql", &[]), (edited, unapplied));
+    let values: [(&[&str], i64); 2] = [(&[], 10), (&["--set", "shift=20"], 20)];
+    for (more, shift) in values {
+        let cells = [(1, 2), (2, 1), (3, 1)].map(|(n, events)| serde_json::json!([n.to_string(), (n + shift).to_string(), events]));
+        let unapplied = serde_json::json!({ "views": [], "parameters": { "shift": shift.to_string() } });
+        assert_eq!(cells_of("parameter.sql", more), (cells.to_vec(), unapplied));
+    }
+    let printed = text(&project.run(&compare("edited_view.sql", &["--verdict", "txns_1h"])).stdout);
+    assert!(printed.contains("both.ndjson\nthe changed sink reads what is not applied: device_velocity\n\n"), "{printed}");
     let printed = text(&project.run(&compare("changed.sql", &["--verdict", "txns_1h"])).stdout);
     for line in ["txns_1h: 4 of 4 events are decided differently", "   (none)  0  1  2\n1  1       1  0  0\n2  0       0  1  0"] {
         assert!(printed.contains(line), "{line}\n{printed}");
@@ -510,7 +538,7 @@ fn an_edited_sink_is_compared_with_the_live_one(project: &Project) {
         (compare("changed.sql", &[]), "--verdict with one of event_id, txns_1h, amount_7d"),
         (compare("changed.sql", &["--verdict", "txns_1"]), "did you mean \"txns_1h\"?"),
         (compare("changed.sql", &["--verdict", "txns_1h", "--amount", "event_id"]), "the column \"event_id\" is TEXT"),
-        (compare("edited_view.sql", &["--verdict", "txns_1h"]), "has the view \"device_velocity\" otherwise than it is applied"),
+        (compare("stream.sql", &["--verdict", "txns_1h"]), "has the stream \"transactions\" otherwise than it is applied"),
         (compare("other.sql", &["--verdict", "txns_1h"]), "does not define the sink \"velocity_scores\""),
         (compare("none.sql", &["--verdict", "txns_1h"]), "none.sql"),
     ] {

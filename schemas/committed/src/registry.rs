@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, ParameterRecord, PauseRecord};
-use definitions::{AlertDefinition, Definitions, SinkDefinition, StreamDefinition, ViewDefinition, parse};
+use definitions::{AlertDefinition, Definitions, Diagnostics, SinkDefinition, StreamDefinition, ViewDefinition, parse};
 use engine::alerts::AlertPlan;
 use engine::fresh::ViewVersion;
 use engine::functions::Functions;
@@ -20,6 +20,9 @@ use types::tiles::Micros;
 use types::{Error, Result};
 
 use crate::names::{DefinedName, no_view};
+
+/// The version of a view that is not applied.
+const UNAPPLIED: u32 = 0;
 
 /// A live view version: served, being built or kept.
 #[derive(Debug, Clone)]
@@ -289,6 +292,37 @@ impl Registry {
         let records = self.records.iter().filter(|record| record.kind != DefinitionKind::View);
         let parameters = self.parameters.iter().map(|parameter| (DefinitionKind::Parameter, &*parameter.name));
         records.map(|record| (record.kind, &*record.name)).chain(parameters)
+    }
+
+    /// Returns the registry as it would be if these views were served, which are not applied: they have the version 0.
+    /// They may name one another and the `others`. The sinks and alerts of the registry stay as they are planned.
+    ///
+    /// Errors: `Input` with the mistakes of all views.
+    pub async fn with_unapplied(&self, views: &[ViewDefinition], others: &[ViewDefinition], functions: &Functions) -> Result<Registry> {
+        let project = Definitions {
+            streams: self.streams.values().map(|stream| (*stream.definition).clone()).collect(),
+            views: others.iter().chain(views).cloned().collect(),
+            ..Definitions::default()
+        };
+        let planner = Planner::new(&project, functions.clone()).strict();
+        let mut registry = self.clone();
+        registry.views.retain(|live| views.iter().all(|view| view.name != live.name));
+        let mut mistakes = Diagnostics::new();
+        for view in views {
+            let plan = match planner.plan(view).await {
+                Ok(Planned::Stateful(plan)) => plan,
+                Ok(Planned::Staging) => continue,
+                Err(found) => {
+                    mistakes.extend(found);
+                    continue;
+                }
+            };
+            let codec = Arc::new(KeyCodec::for_plan(&plan)?);
+            let (name, status, definition) = (view.name.clone(), DefinitionStatus::Active, Arc::new(view.clone()));
+            registry.views.push(LiveView { name, version: UNAPPLIED, status, definition, plan, codec });
+        }
+        mistakes.into_result()?;
+        Ok(registry)
     }
 
     pub fn view(&self, name: &str, version: u32) -> Option<&LiveView> {
