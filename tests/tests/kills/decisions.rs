@@ -13,7 +13,7 @@ use crate::site::Site;
 
 pub const SEEN: &str = "CREATE VIEW seen AS SELECT device_id, count(*) AS payments FROM payments GROUP BY device_id;\n";
 /// Joins no linked view: links as dense as those of this load take a debug build minutes to walk for each event. The
-/// sinks of `tests/faults` join one.
+/// sinks of `tests/faults` and of the law join one.
 pub const SCORED: &str = "CREATE SINK scored WITH (topic = 'TOPIC_GROUP_scored', key = 'event_id') AS
 SELECT p.event_id, p.device_id, s.payments, d.payments_1m
 FROM payments p LEFT JOIN seen s ON s.device_id = p.device_id LEFT JOIN devices d ON d.device_id = p.device_id;\n";

@@ -29,6 +29,16 @@ use crate::layers::{Row, STREAM, cases, expected, run, text};
 /// Their topics have the same names.
 const SINKS: [(&str, &str); 2] = [("after", "inclusive"), ("before", "exclusive")];
 
+/// The aggregates of a linked view.
+const OF_PAIRS: [&str; 6] = [
+    "count(*)",
+    "count(DISTINCT far.x)",
+    "count(DISTINCT far.k) FILTER (WHERE far.k <> near.k)",
+    "array_agg(DISTINCT far.x ORDER BY far.x)",
+    "min(far.x)",
+    "sum(far.x)",
+];
+
 /// What is applied.
 #[derive(Debug, Clone)]
 struct Project {
@@ -38,6 +48,8 @@ struct Project {
     by_partition: String,
     /// One that is not.
     across: Option<String>,
+    /// One that joins the events to one another.
+    linked: Option<String>,
     filter: &'static str,
 }
 
@@ -60,12 +72,22 @@ const LAST: [SinkStep; 5] = [SinkStep::Wait, SinkStep::Kill(0), SinkStep::Wait, 
 fn any_project() -> impl Strategy<Value = Project> {
     let interval = prop::sample::select(vec![100, 400, 3_600_000]).prop_map(Duration::from_millis);
     let across = prop::option::of(view_grouped_by(&["b", "j", "upper(k)"]));
-    (1u32..4, interval, view_grouped_by(&["k", "k, j"]), across, filter()).prop_map(
-        |(partitions, checkpoint_interval, by_partition, across, filter)| {
+    let linked = prop::option::of(linked_view());
+    (1u32..4, interval, view_grouped_by(&["k", "k, j"]), across, linked, filter()).prop_map(
+        |(partitions, checkpoint_interval, by_partition, across, linked, filter)| {
             let across = across.map(|sql| sql.replacen("CREATE VIEW v ", "CREATE VIEW w ", 1));
-            Project { partitions, checkpoint_interval, by_partition, across, filter }
+            Project { partitions, checkpoint_interval, by_partition, across, linked, filter }
         },
     )
+}
+
+fn linked_view() -> impl Strategy<Value = String> {
+    let aggregates = prop::sample::subsequence(OF_PAIRS.to_vec(), 1..4);
+    let windows = prop::sample::select(vec!["", "WITH (windows = '1h') ", "WITH (windows = '1d, 30d') "]);
+    (aggregates, windows, prop::sample::select(vec!["j", "u"])).prop_map(|(aggregates, windows, by)| {
+        let columns: String = aggregates.iter().enumerate().map(|(i, aggregate)| format!(", {aggregate} AS c{i}")).collect();
+        format!("CREATE VIEW l {windows}AS SELECT near.k AS key0{columns} FROM s near JOIN s far ON near.{by} = far.{by} GROUP BY near.k")
+    })
 }
 
 fn step() -> impl Strategy<Value = SinkStep> {
@@ -89,7 +111,7 @@ struct FeatureView {
 impl FeatureView {
     fn new(live: LiveView) -> FeatureView {
         let (_, keys) = live.definition.sql.rsplit_once(" GROUP BY ").unwrap();
-        let keys = keys.split(", ").map(str::to_owned).collect();
+        let keys = keys.split(", ").map(|key| key.trim_start_matches("near.").to_owned()).collect();
         let value = |column: &engine::plan::OutputColumn| match &column.kind {
             ColumnKind::Value(value) => Some((column.field.name().clone(), ["count(*)", "count(x)"].contains(&value.sql.as_str()))),
             _ => None,
@@ -120,15 +142,18 @@ impl FeatureView {
     /// The row that the plain SELECT over these events has for the key of this one.
     async fn plain_row(&self, event: &Row, seen: &[&AcceptedEvent], t: Micros) -> Option<Value> {
         let key = self.key_of(event)?;
-        let counts = |row: &Row| self.key_of(row).as_ref() == Some(&key) && !fails(&self.live.definition.sql, &row.event());
-        let of_key: Vec<&AcceptedEvent> = seen.iter().copied().filter(|(_, _, row)| counts(row)).collect();
-        if of_key.is_empty() {
+        let is_linked = self.live.plan.links().is_some();
+        let counts = |row: &Row| is_linked || self.key_of(row).as_ref() == Some(&key) && !fails(&self.live.definition.sql, &row.event());
+        let counted: Vec<&AcceptedEvent> = seen.iter().copied().filter(|(_, _, row)| counts(row)).collect();
+        if counted.is_empty() {
             return None;
         }
-        let [batches, _] = expected(&self.live, &of_key, t).await;
-        let rows: Vec<_> = batches.iter().flat_map(|batch| serving::json::rows(batch).unwrap()).collect();
-        assert!(rows.len() <= 1, "{rows:?} are of one key");
-        rows.first().map(|row| serde_json::from_str(row.get()).unwrap())
+        let [batches, _] = expected(&self.live, &counted, t).await;
+        let rows = batches.iter().flat_map(|batch| serving::json::rows(batch).unwrap());
+        let rows = rows.map(|row| serde_json::from_str::<Value>(row.get()).unwrap());
+        let of_key: Vec<Value> = rows.filter(|row| !is_linked || row["key0"] == key[0]).collect();
+        assert!(of_key.len() <= 1, "{of_key:?} are of one key");
+        of_key.into_iter().next()
     }
 }
 
@@ -149,6 +174,7 @@ impl SinkCase {
         harness.log.create_topic("s", project.partitions).await.unwrap();
         let mut definitions = vec![(DefinitionKind::Stream, "s", STREAM), (DefinitionKind::View, "v", project.by_partition.as_str())];
         definitions.extend(project.across.as_deref().map(|sql| (DefinitionKind::View, "w", sql)));
+        definitions.extend(project.linked.as_deref().map(|sql| (DefinitionKind::View, "l", sql)));
         harness.define(&definitions).await.unwrap();
         let registry = Registry::load(&harness.catalog.state().await.unwrap(), &harness.functions).await.unwrap();
         let views: Vec<FeatureView> = registry.views.iter().map(|live| FeatureView::new(live.clone())).collect();
