@@ -49,6 +49,7 @@ mod pg_catalog;
 mod spellings;
 mod tables;
 
+pub(crate) use pg_catalog::is_catalog_table;
 pub(crate) use spellings::{oid_columns, oid_params};
 
 /// The database that clients see, whatever they connect to.

@@ -17,7 +17,7 @@ use types::tiles::Micros;
 use types::{Error, Result};
 
 use crate::columns::{Kind, WireType, types_to_send, wire_types, with_oids};
-use crate::metadata::{Metadata, oid_columns, oid_params};
+use crate::metadata::{Metadata, is_catalog_table, oid_columns, oid_params};
 use crate::rows::{Zone, plain};
 
 /// What answers a statement.
@@ -253,10 +253,17 @@ fn names_the_catalog(sql: &str, is_ours: impl Fn(&str) -> bool, has_column: impl
             Some(Token::Period) if name == "information_schema" => true,
             Some(Token::LParen) if name == "cast" => is_cast_of_catalog(&tokens[index + 2..]),
             _ if index > 0 && tokens[index - 1] == Token::DoubleColon && TYPES.contains(&name.as_str()) => true,
-            _ => name.starts_with("pg_") || (word.quote_style.is_none() && KEYWORDS.contains(&name.as_str())),
+            // Beside a table of ours, another such word is the name of a column.
+            next if name.starts_with("pg_") => tables.is_empty() || next == Some(&Token::LParen) || is_catalog_name(&name),
+            _ => word.quote_style.is_none() && KEYWORDS.contains(&name.as_str()),
         };
         is_of_catalog && !is_ours(&identifier(word)) && !is_column(&identifier(word))
     })
+}
+
+/// Whether PostgreSQL's catalog, or a table of it, has this name.
+fn is_catalog_name(name: &str) -> bool {
+    name == "pg_catalog" || is_catalog_table(name)
 }
 
 /// The name that a word is: without quotes, in lower case.
@@ -302,7 +309,9 @@ mod tests {
             "SELECT CAST($1 AS oid)",
             "SELECT cast(abs(a) AS OID[]) FROM v",
             "SELECT pg_fee FROM pg_class",
-            "SELECT pg_fee, pg_fees FROM payments",
+            "SELECT pg_fees(a) FROM payments",
+            "SELECT a FROM payments, pg_roles",
+            "SELECT a FROM payments, pg_catalog.unknown",
         ] {
             assert!(names_the_catalog(sql, is_ours, has_column) && may_name_the_catalog(sql), "{sql}");
         }
@@ -312,6 +321,7 @@ mod tests {
             "SELECT n FROM pg_bench -- pg_class",
             "SELECT n FROM PG_Bench",
             "SELECT sum(p.pg_fee) FROM payments p WHERE PG_FEE > 0",
+            "SELECT pg_fee, p.pg_fees AS pg_all FROM payments p",
             "SELECT \"current_user\" FROM v",
             "SELECT regclass, oid FROM v",
             "SELECT CAST(a AS INT), (SELECT a AS oid) FROM v",

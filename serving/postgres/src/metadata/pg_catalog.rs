@@ -11,6 +11,7 @@ use datafusion::catalog::{MemTable, SchemaProvider, TableProvider};
 use datafusion::datasource::provider_as_source;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{LogicalPlanBuilder, col, lit};
+use datafusion_pg_catalog::pg_catalog::PG_CATALOG_TABLES;
 use types::Result;
 
 use super::attributes::Attributes;
@@ -29,6 +30,11 @@ const ABSENT: [(&str, &[&str]); 5] = [
     ("pg_rules", &["schemaname", "tablename", "rulename", "definition"]),
     ("pg_sequences", &["schemaname", "sequencename", "sequenceowner", "data_type", "start_value", "last_value"]),
 ];
+
+/// Whether `pg_catalog` has a table of this name.
+pub(crate) fn is_catalog_table(name: &str) -> bool {
+    PG_CATALOG_TABLES.contains(&name) || ABSENT.iter().any(|(view, _)| *view == name)
+}
 
 /// `pg_catalog`, with our types of columns.
 pub(super) struct PgCatalog {
