@@ -32,7 +32,7 @@ use crate::meta::LookupMeta;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::{Loaded, ReadView};
 use crate::scoring::Scorer;
-use crate::sql::{self, Described, Params, QueryResponse, SessionSettings, TableDescription, TableReader};
+use crate::sql::{self, Described, Params, QueryResponse, SearchPath, SessionSettings, TableDescription, TableReader};
 use crate::status_reporter::StatusReporter;
 use crate::value_errors::OnValueError;
 
@@ -296,8 +296,8 @@ impl Node {
     /// What a query's columns and parameters are. `given` are the types of `$1`, `$2`, .. that the caller knows.
     ///
     /// Errors: `Input` for SQL that is wrong, names no known table or is no query.
-    pub async fn describe(&self, read_view: ReadView, sql: &str, given: &[Option<DataType>]) -> Result<Described> {
-        sql::describe(&self.inner.runtime, self.table_reader(), read_view, sql, given).await
+    pub async fn describe(&self, read_view: ReadView, sql: &str, given: &[Option<DataType>], search_path: SearchPath) -> Result<Described> {
+        sql::describe(&self.inner.runtime, self.table_reader(), read_view, sql, given, search_path).await
     }
 
     /// The tables that a query can name.

@@ -54,6 +54,7 @@ mod planning;
 mod query_meta;
 mod rights;
 mod running;
+mod search_path;
 mod source;
 mod statement;
 mod states;
@@ -63,6 +64,7 @@ mod tables;
 mod used;
 mod view;
 mod wildcards;
+mod with_names;
 
 use planning::{PlanRequest, PlannedQuery, plan};
 use used::TablesRead;
@@ -75,6 +77,7 @@ pub(crate) use describe::{all_tables, describe};
 pub use like_escape::{like_pattern, without_escape};
 pub use query_meta::QueryMeta;
 pub use running::{Turn, out_of_time};
+pub use search_path::SearchPath;
 pub use statement::{invalid_as_of, only_queries, parse_as_of, views_read};
 
 /// The answer of a query: batches as they are made, and what they are made from.
@@ -119,6 +122,7 @@ pub struct SessionSettings<'a> {
     pub as_of: Option<Micros>,
     /// The zone of local times, by a name that Arrow knows; `None`: UTC.
     pub time_zone: Option<&'a str>,
+    pub search_path: SearchPath,
 }
 
 /// What a query asks.
@@ -165,9 +169,13 @@ pub(crate) async fn query(
     after: Option<AwaitedPosition<'_>>,
 ) -> Result<QueryResponse> {
     if let Some(after) = after {
-        let statement = statement::read(asked.sql)?.statement;
-        let named = tables::tables_named(&follower.read_view()?, &runtime.session()?.state(), &statement, &asked.principal)?;
-        let counted = if named.has_streams { CountedEvents::Committed } else { CountedEvents::WithFresh };
+        let counted = {
+            let (read_view, search_path) = (follower.read_view()?, asked.settings.search_path);
+            let statement = planning::read(asked.sql, search_path, &read_view)?.statement;
+            let session = runtime.session()?.state();
+            let named = tables::tables_named(&read_view, &session, (&statement, search_path), &asked.principal)?;
+            if named.has_streams { CountedEvents::Committed } else { CountedEvents::WithFresh }
+        };
         follower.wait_for(after, counted).await?;
     }
     loop {

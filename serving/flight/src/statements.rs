@@ -5,7 +5,7 @@ use std::future::Future;
 use arrow::array::RecordBatch;
 use definitions::durations::format_duration;
 use futures::StreamExt;
-use serving::{Described, Node, QueryResponse, SessionSettings, invalid_as_of, out_of_time, parse_as_of};
+use serving::{Described, Node, QueryResponse, SearchPath, SessionSettings, invalid_as_of, out_of_time, parse_as_of};
 use tonic::metadata::MetadataMap;
 use types::tiles::Micros;
 use types::{Error, Reason, Result};
@@ -32,14 +32,14 @@ pub(crate) fn as_of(metadata: &MetadataMap) -> Result<Option<Micros>> {
 /// The columns of a query's answer, and its parameters.
 pub(crate) async fn describe(node: &Node, query: &AskedQuery) -> Result<Described> {
     let given = parameters::types(&parameters::values(&query.params)?);
-    in_time(node, node.describe(node.read_view()?, &query.sql, &given)).await
+    in_time(node, node.describe(node.read_view()?, &query.sql, &given, SearchPath::default())).await
 }
 
 /// Plans a query and waits for its first rows: what fails until then is answered without any.
 pub(crate) async fn begin(node: &Node, query: &AskedQuery) -> Result<Begun> {
     metrics::counter!("basestream_serving_flight_queries_total").increment(1);
     let params = parameters::values(&query.params)?;
-    let settings = SessionSettings { as_of: query.as_of, time_zone: None };
+    let settings = SessionSettings { as_of: query.as_of, ..SessionSettings::default() };
     in_time(node, async {
         let mut response = node.query_typed(None, &query.sql, params, settings).await?;
         let first = response.batches.next().await.transpose()?;

@@ -8,6 +8,7 @@ use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::extendedquery::CloseComplete;
 use pgwire::messages::response::ReadyForQuery;
 use pgwire::messages::startup::ParameterStatus;
+use serving::SearchPath;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -85,6 +86,8 @@ struct RunningStatement<'a> {
     statement: &'a Statement,
     /// The whole text that it is part of.
     text: &'a str,
+    /// Where its tables are looked for.
+    search_path: SearchPath,
 }
 
 impl Connection {

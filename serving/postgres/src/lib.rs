@@ -6,6 +6,7 @@
 //!     startup     the first messages, and encryption
 //!     login       who a client is, by SCRAM
 //!     session     settings, transaction and read view
+//!       names     SQL names in settings
 //!     statement   a text, cut into statements, and what each of them is
 //!     query       a statement that has rows: described, and begun
 //!       metadata  pg_catalog and information_schema
@@ -29,6 +30,7 @@ mod copy;
 mod frames;
 mod login;
 mod metadata;
+mod names;
 mod params;
 mod problem;
 mod query;

@@ -7,6 +7,7 @@
 //! ```text
 //! spellings, empty_listings  a client's text, as DataFusion understands it
 //! functions, computed        PostgreSQL's functions: constants, and those whose value depends on their arguments
+//! session_functions          those whose value is that of the client's session
 //! pg_catalog                 its tables; of those in classes and attributes the rows are changed, by derived
 //! information                information_schema
 //! node_schema                the schemas of the node's tables
@@ -37,6 +38,8 @@ use node_schema::NodeSchema;
 use pg_catalog::PgCatalog;
 use tables::{Recency, Shown, Tables, without_hidden};
 
+use crate::session::SessionValues;
+
 mod attributes;
 mod classes;
 mod computed;
@@ -46,6 +49,7 @@ mod functions;
 mod information;
 mod node_schema;
 mod pg_catalog;
+mod session_functions;
 mod spellings;
 mod tables;
 
@@ -95,8 +99,14 @@ impl Metadata {
         Ok(Metadata(Arc::new(Inner { node, session, parser: PostgresCompatibilityParser::new(), tables, shown: RwLock::default() })))
     }
 
-    pub(crate) async fn describe(&self, sql: &str, given: &[Option<DataType>], read_view: ReadView) -> Result<Described> {
-        let plan = self.plan(sql, given, read_view).await?;
+    pub(crate) async fn describe(
+        &self,
+        sql: &str,
+        given: &[Option<DataType>],
+        read_view: ReadView,
+        values: SessionValues,
+    ) -> Result<Described> {
+        let plan = self.plan(sql, given, read_view, values).await?;
         let params = parameters::types(&plan, given)?;
         let bound = parameters::bind(plan, serving::Params::Typed(parameters::nulls(&params, given)?))?;
         let state = self.0.session.state();
@@ -104,27 +114,35 @@ impl Metadata {
         Ok(Described { schema: physical.schema(), text_types: Vec::new(), params, param_text_types: Vec::new() })
     }
 
-    pub(crate) async fn ask(&self, sql: &str, params: Vec<ScalarValue>, read_view: ReadView) -> Result<SendableRecordBatchStream> {
+    pub(crate) async fn ask(
+        &self,
+        sql: &str,
+        params: Vec<ScalarValue>,
+        read_view: ReadView,
+        values: SessionValues,
+    ) -> Result<SendableRecordBatchStream> {
         let types: Vec<Option<DataType>> = params.iter().map(|value| Some(value.data_type())).collect();
-        let plan = parameters::bind(self.plan(sql, &types, read_view).await?, serving::Params::Typed(params))?;
+        let plan = parameters::bind(self.plan(sql, &types, read_view, values).await?, serving::Params::Typed(params))?;
         let physical = self.0.session.state().create_physical_plan(&plan).await?;
         Ok(execute_stream(physical, self.0.session.task_ctx())?)
     }
 
-    async fn plan(&self, sql: &str, types: &[Option<DataType>], read_view: ReadView) -> Result<LogicalPlan> {
+    async fn plan(&self, sql: &str, types: &[Option<DataType>], read_view: ReadView, values: SessionValues) -> Result<LogicalPlan> {
         self.follow(read_view).await?;
         let without_rows = empty_listings::without_rows(sql)?;
         let sql = without_rows.as_deref().unwrap_or(sql);
         definitions::depth::check_depth(sql)?;
-        let sql = &*spellings::understood(sql);
+        let sql = &*spellings::understood(sql, &values.schemas());
         let statements = self.0.parser.parse(sql).map_err(|error| Error::from(DataFusionError::SQL(Box::new(error), None)))?;
         let [mut statement] =
             <[_; 1]>::try_from(statements).map_err(|_| Error::input("no query: expected one SELECT").with_reason(Reason::NotOneQuery))?;
         spellings::without_absent(&mut statement);
         spellings::with_type_names(&mut statement);
-        spellings::with_visible_tables(&mut statement);
+        spellings::with_visible_tables(&mut statement, &session_functions::schemas(&values, true));
         spellings::without_escapes(&mut statement);
-        let plan = parameters::plan(&self.0.session.state(), sql, Statement::Statement(Box::new(statement)), types).await?;
+        let mut state = self.0.session.state();
+        session_functions::register(&mut state, &Arc::new(values))?;
+        let plan = parameters::plan(&state, sql, Statement::Statement(Box::new(statement)), types).await?;
         let options = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         options.verify_plan(&plan).map_err(|error| only_queries(Error::from(error).message()))?;
         Ok(plan)

@@ -12,13 +12,14 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer, Word};
 use engine::plan::TextType;
 use futures::StreamExt;
-use serving::{Node, ReadView, SessionSettings, Turn};
-use types::tiles::Micros;
+use serving::{Node, ReadView, SearchPath, SessionSettings, Turn};
 use types::{Error, Result};
 
 use crate::columns::{Kind, WireType, types_to_send, wire_types, with_oids};
 use crate::metadata::{Metadata, is_catalog_table, oid_columns, oid_params};
-use crate::rows::{Zone, plain};
+use crate::problem::SqlProblem;
+use crate::rows::plain;
+use crate::session::ClientSession;
 
 /// What answers a statement.
 #[derive(Clone)]
@@ -59,22 +60,30 @@ pub(crate) struct AskedText<'a> {
     pub(crate) may_name_the_catalog: bool,
 }
 
-/// What a statement reads from, and when.
-#[derive(Clone)]
-pub(crate) struct ReadFrom {
+/// What a statement reads from.
+pub(crate) struct ReadFrom<'a> {
     /// That of a transaction.
     pub(crate) read_view: Option<ReadView>,
-    pub(crate) as_of: Option<Micros>,
-    pub(crate) zone: Zone,
+    pub(crate) session: &'a ClientSession,
+    pub(crate) search_path: SearchPath,
 }
 
 impl QueryEngine {
     /// `given` are the OIDs that a client says of its parameters: 0 where it says nothing.
-    pub(crate) async fn describe(&self, sql: &str, given: &[u32], read_view: ReadView) -> Result<Description, crate::problem::SqlProblem> {
+    pub(crate) async fn describe(
+        &self,
+        sql: &str,
+        given: &[u32],
+        read_view: ReadView,
+        (session, search_path): (&ClientSession, SearchPath),
+    ) -> Result<Description, SqlProblem> {
         let of_client = given.iter().map(|oid| crate::params::data_type(*oid)).collect::<Result<Vec<_>, _>>()?;
         let (described, oids, oid_columns) = match is_metadata(sql, &read_view) {
-            true => (self.metadata.describe(sql, &of_client, read_view).await?, oid_params(sql), oid_columns(sql)),
-            false => (self.node.describe(read_view, sql, &of_client).await?, BTreeMap::new(), BTreeSet::new()),
+            true => {
+                let described = self.metadata.describe(sql, &of_client, read_view, session.values()).await?;
+                (described, oid_params(sql), oid_columns(sql))
+            }
+            false => (self.node.describe(read_view, sql, &of_client, search_path).await?, BTreeMap::new(), BTreeSet::new()),
         };
         let oid_of = |(index, data_type): (usize, &DataType)| match (given.get(index), oids.get(&(index + 1))) {
             (Some(given), _) if *given != 0 => *given,
@@ -86,21 +95,21 @@ impl QueryEngine {
         Ok(Description { types: types_to_send(&schema, &described.text_types)?, schema, params })
     }
 
-    pub(crate) async fn ask(&self, asked: AskedText<'_>, params: Vec<ScalarValue>, from: ReadFrom) -> Result<StatementRows> {
-        let (AskedText { sql, may_name_the_catalog }, ReadFrom { read_view, as_of, zone }) = (asked, from);
+    pub(crate) async fn ask(&self, asked: AskedText<'_>, params: Vec<ScalarValue>, from: ReadFrom<'_>) -> Result<StatementRows> {
+        let (AskedText { sql, may_name_the_catalog }, ReadFrom { read_view, session, search_path }) = (asked, from);
         if may_name_the_catalog {
             let for_names = match &read_view {
                 Some(read_view) => read_view.clone(),
                 None => self.node.read_view()?,
             };
             if is_metadata(sql, &for_names) {
-                let batches = self.metadata.ask(sql, params, for_names).await?;
+                let batches = self.metadata.ask(sql, params, for_names, session.values()).await?;
                 let schema = with_oids(batches.schema(), &oid_columns(sql));
                 return StatementRows::new(schema, Vec::new(), batches, Turn::default());
             }
         }
-        let time_zone = zone.other_than_utc();
-        let settings = SessionSettings { as_of, time_zone: time_zone.as_deref() };
+        let time_zone = session.zone().other_than_utc();
+        let settings = SessionSettings { as_of: session.as_of(), time_zone: time_zone.as_deref(), search_path };
         let response = self.node.query_typed(read_view, sql, params, settings).await?;
         StatementRows::new(response.schema, response.text_types, response.batches, response.turn)
     }
@@ -279,7 +288,6 @@ mod tests {
     use datafusion::physical_plan::EmptyRecordBatchStream;
 
     use super::*;
-    use crate::problem::SqlProblem;
 
     #[test]
     fn an_answer_has_no_more_columns_than_a_message_counts() {

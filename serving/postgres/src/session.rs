@@ -1,15 +1,15 @@
 //! The state of a client's session: its settings and its transaction. Nothing here reads data or waits.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use pgwire::messages::response::TransactionStatus;
-use serving::{ReadView, parse_as_of};
+use serving::{ReadView, SearchPath, parse_as_of};
 use types::tiles::Micros;
 
-use crate::SERVER_VERSION;
-use crate::problem::{INVALID_PARAMETER_VALUE, SqlProblem, UNDEFINED_OBJECT};
+use crate::problem::{INVALID_PARAMETER_VALUE, NOT_SUPPORTED, SqlProblem, UNDEFINED_OBJECT};
 use crate::rows::Zone;
+use crate::{SERVER_VERSION, names};
 
 /// A transaction that does nothing keeps the files of its read view, and a suspended portal those of its query: after
 /// this time their session ends, unless the setting says so earlier.
@@ -19,6 +19,11 @@ const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(600);
 const MAX_SAVEPOINTS: usize = 10_000;
 /// Of their names; PostgreSQL has names of 63 bytes.
 const SAVEPOINT_NAME_CHARS: usize = 63;
+
+pub(crate) const SEARCH_PATH: &str = "search_path";
+/// The schemas where tables are found by their names alone. No user has one of its own, as `"$user"` would be.
+const SEARCHED_SCHEMAS: [&str; 3] = ["public", "system", "pg_catalog"];
+const INFORMATION_SCHEMA: &str = "information_schema";
 
 /// A setting: its name in lower case, as clients get it, its default, and whether clients hear of each change.
 struct Known {
@@ -39,6 +44,7 @@ enum Check {
     Zone,
     DateStyle,
     Duration,
+    SearchPath,
     /// It cannot be set.
     Fixed,
 }
@@ -84,7 +90,7 @@ const KNOWN: [Known; 45] = [
     known("max_identifier_length", "max_identifier_length", "63", false, Check::Fixed),
     known("max_index_keys", "max_index_keys", "32", false, Check::Fixed),
     known("row_security", "row_security", "on", false, Check::Any),
-    known("search_path", "search_path", "\"$user\", public", false, Check::Any),
+    known(SEARCH_PATH, SEARCH_PATH, "\"$user\", public", false, Check::SearchPath),
     known("server_encoding", "server_encoding", "UTF8", true, Check::Fixed),
     known("server_version", "server_version", SERVER_VERSION, true, Check::Fixed),
     known("server_version_num", "server_version_num", "150000", false, Check::Fixed),
@@ -116,7 +122,14 @@ pub(crate) struct ClientSession {
     changes: u64,
     /// The settings that every statement asks for, as they are now.
     zone: Zone,
+    search_path: SearchPath,
     statement_timeout: Option<Duration>,
+}
+
+/// The settings of a session at one moment, for the functions that ask for them.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SessionValues {
+    current: Changed,
 }
 
 #[derive(Debug)]
@@ -192,9 +205,11 @@ impl ClientSession {
     }
 
     pub(crate) fn get(&self, name: &str) -> Result<String, SqlProblem> {
-        let name = name.to_lowercase();
-        let default = find(&name).map(|known| known.default.to_owned());
-        self.current.get(&name).cloned().or(default).ok_or_else(|| unknown(&name))
+        value_of(&self.current, name).ok_or_else(|| unknown(&name.to_lowercase()))
+    }
+
+    pub(crate) fn values(&self) -> SessionValues {
+        SessionValues { current: self.current.clone() }
     }
 
     /// All settings, as clients get their names.
@@ -230,6 +245,11 @@ impl ClientSession {
         self.zone
     }
 
+    /// Where tables are looked for whose schema is not named.
+    pub(crate) fn search_path(&self) -> SearchPath {
+        self.search_path
+    }
+
     pub(crate) fn statement_timeout(&self) -> Option<Duration> {
         self.statement_timeout
     }
@@ -240,6 +260,10 @@ impl ClientSession {
     }
 
     fn read_settings(&mut self) {
+        self.search_path = match self.current.get(SEARCH_PATH) {
+            Some(text) => SearchPath::from_names(names::listed(text).unwrap_or_default().iter().map(String::as_str)),
+            None => SearchPath::default(),
+        };
         self.zone = Zone::named(&self.text("timezone")).unwrap_or_default();
         self.statement_timeout = duration(&self.text("statement_timeout")).filter(|timeout| !timeout.is_zero());
     }
@@ -334,6 +358,22 @@ impl ClientSession {
     }
 }
 
+impl SessionValues {
+    /// As SHOW has it; `None` for a setting that is not known.
+    pub(crate) fn setting(&self, name: &str) -> Option<String> {
+        value_of(&self.current, name)
+    }
+
+    /// The schemas of the search path that are there, each once.
+    pub(crate) fn schemas(&self) -> Vec<String> {
+        let mut schemas = names::listed(&self.setting(SEARCH_PATH).unwrap_or_default()).unwrap_or_default();
+        schemas.retain(|name| SEARCHED_SCHEMAS.contains(&name.as_str()));
+        let mut seen = BTreeSet::new();
+        schemas.retain(|name| seen.insert(name.clone()));
+        schemas
+    }
+}
+
 /// The settings of the startup parameter `options`, as on the command line of PostgreSQL's server: `-c name=value` and
 /// `--name=value`, with a backslash before a space that ends nothing.
 fn startup_options(text: &str) -> Result<Vec<(String, String)>, SqlProblem> {
@@ -388,6 +428,11 @@ fn find(name: &str) -> Option<&'static Known> {
     KNOWN.iter().find(|known| known.name == name)
 }
 
+fn value_of(settings: &Changed, name: &str) -> Option<String> {
+    let name = name.to_lowercase();
+    settings.get(&name).cloned().or_else(|| find(&name).map(|known| known.default.to_owned()))
+}
+
 fn change(settings: &mut Changed, name: &str, value: Option<String>) {
     match value {
         Some(value) => settings.insert(name.to_owned(), value),
@@ -428,6 +473,14 @@ fn checked(name: &str, value: &str) -> Result<String, SqlProblem> {
             let is_iso = value.to_uppercase().split([',', ' ']).all(|part| ["", "ISO", "MDY", "DMY", "YMD"].contains(&part));
             if is_iso { Ok(format!("ISO, {}", order.unwrap_or("MDY"))) } else { Err(wrong("ISO")) }
         }
+        Check::SearchPath => match names::listed(value) {
+            None => Err(wrong("a list of schemas, such as system, public")),
+            Some(schemas) if schemas.iter().any(|schema| schema == INFORMATION_SCHEMA) => {
+                let expected = "expected its tables to be named with it, such as information_schema.tables";
+                Err(SqlProblem::new(NOT_SUPPORTED, format!("information_schema in search_path is not supported: {expected}")))
+            }
+            Some(_) => Ok(value.to_owned()),
+        },
         Check::Duration => duration(value).map(|_| value.to_owned()).ok_or_else(|| wrong("a time, such as 500, '30s' or '5min'")),
         Check::Fixed => Err(SqlProblem::new("55P02", format!("parameter \"{}\" cannot be changed", known.shown))),
     }

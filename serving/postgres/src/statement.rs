@@ -3,8 +3,10 @@
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+use crate::names;
 use crate::problem::{NOT_SUPPORTED, READ_ONLY, SYNTAX_ERROR, SqlProblem};
 use crate::query::may_name_the_catalog;
+use crate::session::SEARCH_PATH;
 
 mod cursors;
 
@@ -272,6 +274,12 @@ fn set(words: &[Word], sql: &str) -> Result<Command, SqlProblem> {
     if first.is("names") {
         return Ok(Command::Set { name: "client_encoding".into(), value: words.get(1).map(|word| word.text.clone()), is_local });
     }
+    if let [keyword, schema] = words
+        && keyword.is("schema")
+        && schema.is_quoted
+    {
+        return Ok(Command::Set { name: SEARCH_PATH.into(), value: Some(names::quoted(&schema.text)), is_local });
+    }
     let (name, rest) = setting_name(words);
     if let [keyword, interval, unit @ ..] = rest
         && name == "timezone"
@@ -291,16 +299,18 @@ fn set(words: &[Word], sql: &str) -> Result<Command, SqlProblem> {
     {
         return Ok(Command::Set { name, value: None, is_local });
     }
+    // A list of names keeps their quotes; those of other values only delimit them.
+    let written = |word: &Word| if name == SEARCH_PATH { names::quoted(&word.text) } else { word.text.clone() };
     let mut text = String::new();
     for (index, word) in value.iter().enumerate() {
         let is_sign = word.is("-") || word.is("+");
         match word.text.as_str() {
             "," if !word.is_quoted => text.push_str(", "),
-            part => {
+            _ => {
                 if index > 0 && !text.ends_with([' ', '-', '+']) && !is_sign {
                     return Err(wrong());
                 }
-                text.push_str(part);
+                text.push_str(&written(word));
             }
         }
     }

@@ -14,12 +14,12 @@ use datafusion::common::TableReference;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
 use datafusion::sql::parser::Statement;
-use datafusion::sql::planner::IdentNormalizer;
 use datafusion::sql::sqlparser::ast::{self, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, SetQuantifier, VisitorMut};
 use definitions::syntax::SyntaxNode;
 use types::sql_errors::constants_as_sql;
 use types::{Error, Reason, Result};
 
+use super::names::resolved;
 use super::params::inner_mut;
 
 /// How our aliases begin.
@@ -331,11 +331,6 @@ fn refuse_ambiguous(order_by: Option<&OrderBy>, names: &BTreeSet<String>) -> Res
         }
     }
     Ok(())
-}
-
-/// A name as SQL resolves it: in lower case unless it is quoted.
-fn resolved(name: &Ident) -> String {
-    IdentNormalizer::default().normalize(name.clone())
 }
 
 /// Gives columns the names that SQL has for them: `3`, not `Int64(3)`. A column keeps DataFusion's name if another

@@ -8,6 +8,7 @@ use types::{Error, Result};
 
 use super::names::{DEFAULT_CATALOG, DEFAULT_SCHEMA, SYSTEM_SCHEMA, view_of_table};
 use super::planning::{PlanRequest, plan};
+use super::search_path::SearchPath;
 use super::{QueryText, SessionSettings, TableReader, params, tables};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
@@ -44,9 +45,11 @@ pub(crate) async fn describe(
     read_view: ReadView,
     sql: &str,
     given: &[Option<DataType>],
+    search_path: SearchPath,
 ) -> Result<Described> {
-    // No type depends on them.
-    let text = QueryText { sql, settings: SessionSettings::default(), on_value_error: OnValueError::Fail };
+    // No type depends on the other settings.
+    let settings = SessionSettings { search_path, ..SessionSettings::default() };
+    let text = QueryText { sql, settings, on_value_error: OnValueError::Fail };
     let planned = plan(PlanRequest { runtime, reader, text, types: given }, Arc::new(read_view)).await?;
     let types = params::types(&planned.plan, given)?;
     let of_names = planned.columns.parameters(&planned.plan)?;

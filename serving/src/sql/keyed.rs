@@ -43,7 +43,8 @@ pub(super) fn ready(
     let Ok(loaded) = read_view.view(&lookup.view) else { return Ok(None) };
     let live = &loaded.live;
     let has_all_parameters = known.parameters == Some(count(params));
-    if loaded.copying().is_some() || !may_read(principal, &read_view.loaded.registry, &lookup.view) || !has_all_parameters {
+    let is_found = text.settings.search_path.finds_public(&lookup.view);
+    if loaded.copying().is_some() || !may_read(principal, &read_view.loaded.registry, &lookup.view) || !has_all_parameters || !is_found {
         return Ok(None);
     }
     let Some(columns) = known.columns(&live.plan)? else { return Ok(None) };

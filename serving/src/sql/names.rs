@@ -1,6 +1,8 @@
 //! The names of a query's tables.
 
 use committed::registry::{LiveView, Registry};
+use datafusion::sql::planner::IdentNormalizer;
+use datafusion::sql::sqlparser::ast::Ident;
 
 pub(super) use crate::query_runtime::CATALOG as DEFAULT_CATALOG;
 pub(super) const DEFAULT_SCHEMA: &str = "public";
@@ -10,6 +12,11 @@ pub(super) const INFORMATION_SCHEMA: &str = "information_schema";
 const BATCH: &str = "__batch";
 const SPEED: &str = "__speed";
 const EDGES: &str = "__edges";
+
+/// A name as SQL resolves it: in lower case unless it is quoted.
+pub(super) fn resolved(name: &Ident) -> String {
+    IdentNormalizer::default().normalize(name.clone())
+}
 
 /// The view that a table is of: it is the view's answer, or its states.
 pub(super) fn view_of_table<'a>(registry: &'a Registry, table: &str) -> Option<&'a LiveView> {

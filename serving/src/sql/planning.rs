@@ -18,6 +18,8 @@ use types::{ErrorKind, Reason, Result};
 use super::column_names::ToldApart;
 use super::exists::ExistsInColumns;
 use super::like_escape::like_pattern;
+use super::search_path::SearchPath;
+use super::statement::ParsedQuery;
 use super::{QueryText, SessionSettings, TableReader, casts, column_names, fetch_clause, params, rights, statement, tables, wildcards};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
@@ -48,6 +50,13 @@ pub(super) struct PlanRequest<'a> {
     pub(super) types: &'a [Option<DataType>],
 }
 
+/// Parses the text of a query, whose tables are those that the search path finds.
+pub(super) fn read(sql: &str, search_path: SearchPath, read_view: &ReadView) -> Result<ParsedQuery> {
+    let mut asked = statement::read(sql)?;
+    search_path.name_system_schema(&mut asked.statement, |table| tables::is_table(read_view, table));
+    Ok(asked)
+}
+
 /// Plans a query.
 ///
 /// Errors: `Input` for a mistake; `Unavailable` for a column or a table that the served version of a view may have,
@@ -67,9 +76,10 @@ pub(super) async fn plan(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> 
 /// The same over the versions of views that answer in this read view.
 async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result<PlannedQuery> {
     let PlanRequest { runtime, reader, text, types } = request;
-    let asked = statement::read(text.sql)?;
+    let search_path = text.settings.search_path;
+    let asked = read(text.sql, search_path, &read_view)?;
     let mut session = runtime.session()?;
-    let named = tables::tables_named(&read_view, &session.state_ref().read(), &asked.statement, reader.principal)?;
+    let named = tables::tables_named(&read_view, &session.state_ref().read(), (&asked.statement, search_path), reader.principal)?;
     // The archive has a stream's events up to the last checkpoint: views beside them stand there too.
     let read_view = if named.has_streams { Arc::new(read_view.committed()) } else { read_view };
     let context = QueryContext::new(read_view, asked.as_of.or(text.settings.as_of), &named.views)?.on_value_error(text.on_value_error);
@@ -83,8 +93,7 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     typed_texts().into_iter().chain([like_pattern(), to_char()]).for_each(|function| session.register_udf(function));
 
     let state = session.state();
-    let streams = &context.read_view.loaded.registry.streams;
-    let planned = plan_statement(&state, text, asked.statement, types, streams).await;
+    let planned = plan_statement(&state, text, asked.statement, types, &context.read_view).await;
     let (plan, told_apart) = planned.map_err(|error| error.with_text_hint(text.sql))?;
     statement::allow(&plan)?;
     check_supported(&plan)?;
@@ -100,9 +109,9 @@ async fn plan_statement(
     text: QueryText<'_>,
     statement: Statement,
     types: &[Option<DataType>],
-    streams: &BTreeMap<Arc<str>, LiveStream>,
+    read_view: &ReadView,
 ) -> Result<(LogicalPlan, ToldApart)> {
-    let QueryText { sql, settings, .. } = text;
+    let (QueryText { sql, settings, .. }, streams) = (text, &read_view.loaded.registry.streams);
     let rewritten = |statement| rewritten(statement, streams, settings);
     let mut refusal = match params::plan(state, sql, rewritten(statement)?, types).await {
         Ok(plan) => return Ok((plan, ToldApart::default())),
@@ -114,7 +123,7 @@ async fn plan_statement(
         && let Some(name) = column_names::repeated_name(&refusal)
         && clashing.insert(name)
     {
-        let mut statement = rewritten(statement::read(sql)?.statement)?;
+        let mut statement = rewritten(read(sql, settings.search_path, read_view)?.statement)?;
         let told_apart = column_names::tell_apart(&mut statement, &clashing)?;
         if told_apart.is_empty() {
             break;

@@ -23,6 +23,7 @@ use crate::sql::events::EventsTable;
 use crate::sql::joined::JoinedTable;
 use crate::sql::names::{DEFAULT_CATALOG, DEFAULT_SCHEMA, INFORMATION_SCHEMA, SYSTEM_SCHEMA, batch_name, view_of_table};
 use crate::sql::rights::{allow_table, may_read, may_read_system};
+use crate::sql::search_path::SearchPath;
 use crate::sql::states::{LayerSelection, StatesTable};
 use crate::sql::system::SystemTable;
 use crate::sql::table::into_table_provider;
@@ -37,12 +38,13 @@ pub(super) struct NamedTables {
     pub(super) has_streams: bool,
 }
 
-/// Finds the tables that a query names. An error names the tables there are when it names another, and says why where
-/// the view of one cannot be served now. A table that the principal may not read is `Forbidden`.
+/// Finds the tables that a query names, as read for its search path. An error names the tables there are when it names
+/// another, and says why where the view of one cannot be served now. A table that the principal may not read is
+/// `Forbidden`.
 pub(super) fn tables_named(
     read_view: &ReadView,
     session: &SessionState,
-    statement: &Statement,
+    (statement, search_path): (&Statement, SearchPath),
     principal: &Principal,
 ) -> Result<NamedTables> {
     let registry = &read_view.loaded.registry;
@@ -68,6 +70,9 @@ pub(super) fn tables_named(
         allow_table(principal, registry, &reference)?;
         if schema != DEFAULT_SCHEMA {
             continue;
+        }
+        if reference.schema().is_none() && !search_path.finds_public(name) {
+            return Err(not_in_search_path(name));
         }
         let Some(view) = view_of_table(registry, name) else {
             named.has_streams |= registry.streams.contains_key(name);
@@ -157,7 +162,7 @@ fn public(name: &str) -> TableReference {
     TableReference::bare(name.to_owned())
 }
 
-fn is_table(read_view: &ReadView, name: &str) -> bool {
+pub(super) fn is_table(read_view: &ReadView, name: &str) -> bool {
     let registry = &read_view.loaded.registry;
     let is_kept =
         |view: &LiveView| name.starts_with(&*view.name) && KeptTable::tables_of_view(view).iter().any(|kept| kept.name(&view.name) == name);
@@ -191,6 +196,12 @@ fn no_table(read_view: &ReadView, principal: &Principal, reference: &TableRefere
             if is_empty { error.with("help", APPLY) } else { error }
         }
     }
+}
+
+fn not_in_search_path(name: &str) -> Error {
+    Error::input(format!("there is no table \"{name}\" in the schemas of search_path"))
+        .with_reason(Reason::UnknownTable)
+        .with("help", format!("\"{name}\" is in the schema {DEFAULT_SCHEMA}: name it, or SET search_path = {DEFAULT_SCHEMA}"))
 }
 
 fn all_names(read_view: &ReadView, principal: &Principal) -> Vec<String> {

@@ -6,10 +6,14 @@ use types::{ErrorKind, Result};
 
 use crate::harness::{Harness, NOW, SilentLog, event};
 use crate::json::rows;
-use crate::{Node, views_read};
+use crate::{Described, Node, SearchPath, views_read};
 
 async fn ask(harness: &Harness, sql: &str) -> Result<Vec<RecordBatch>> {
     harness.node.query(sql, Vec::new()).await?.collect().await
+}
+
+async fn described(harness: &Harness, sql: &str) -> Result<Described> {
+    harness.node.describe(harness.node.read_view().unwrap(), sql, &[], SearchPath::default()).await
 }
 
 /// Each row's JSON.
@@ -117,7 +121,7 @@ async fn whether_rows_exist_is_a_column_too() {
     ask(&harness, of_nothing).await.unwrap_err();
     let in_a_table = "SELECT count(*) AS n FROM (SELECT device, EXISTS (SELECT 1 FROM totals) AS e FROM pairs) AS t WHERE e";
     assert_eq!(lines(&harness, in_a_table).await, [r#"{"n":4}"#]);
-    let described = harness.node.describe(harness.node.read_view().unwrap(), "SELECT EXISTS (SELECT 1 FROM totals)", &[]).await.unwrap();
+    let described = described(&harness, "SELECT EXISTS (SELECT 1 FROM totals)").await.unwrap();
     assert_eq!(described.schema.field(0).data_type(), &arrow::datatypes::DataType::Boolean);
 }
 
@@ -408,7 +412,7 @@ async fn a_column_without_an_alias_is_named_as_sql() {
         // The name is another one's already.
         ("SELECT 5 AS \"3\", 3", vec!["3", "Int64(3)"]),
     ] {
-        let described = harness.node.describe(harness.node.read_view().unwrap(), sql, &[]).await.unwrap();
+        let described = described(&harness, sql).await.unwrap();
         let params = if sql.contains('$') { vec![json!(1)] } else { Vec::new() };
         let answer = harness.node.query(sql, params).await.unwrap();
         for schema in [&described.schema, &answer.schema] {
@@ -435,7 +439,7 @@ async fn a_column_may_be_selected_again_and_cast() {
         assert_eq!(lines(&harness, sql).await, [expected], "{sql}");
     }
     let sql = "SELECT n, n::text FROM totals";
-    let described = harness.node.describe(harness.node.read_view().unwrap(), sql, &[]).await.unwrap();
+    let described = described(&harness, sql).await.unwrap();
     assert!(described.schema.fields().iter().all(|field| field.name() == "n"), "{described:?}");
     assert!(plan(&harness, sql).await.contains("LookupExec: view="));
 }
@@ -462,7 +466,7 @@ async fn columns_of_one_name_are_answered_under_it() {
         assert_eq!(lines(&harness, sql).await, [expected], "{sql}");
     }
     let sql = "SELECT n_1h + 1 AS a, n_1h AS a, $1 AS b, $1 AS b FROM velocity WHERE device = 'a'";
-    let described = harness.node.describe(harness.node.read_view().unwrap(), sql, &[]).await.unwrap();
+    let described = described(&harness, sql).await.unwrap();
     let names: Vec<&str> = described.schema.fields().iter().map(|field| field.name().as_str()).collect();
     assert_eq!((names, described.params.len()), (vec!["a", "a", "b", "b"], 1));
     let sql = "SELECT n_1h + 1, n_1h + 1, v.*, n_1h FROM velocity v WHERE device = 'a'";
@@ -579,7 +583,7 @@ async fn a_parameter_with_a_number_past_all_memory_is_refused() {
     let harness = Harness::filled().await;
     let describe = async |number: usize| {
         let sql = format!("SELECT device FROM velocity WHERE device = ${number}");
-        harness.node.describe(harness.node.read_view().unwrap(), &sql, &[]).await
+        described(&harness, &sql).await
     };
     assert_eq!(describe(65_535).await.unwrap().params.len(), 65_535);
     for number in [65_536, 4_000_000_000_000] {

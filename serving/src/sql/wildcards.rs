@@ -4,7 +4,7 @@
 //! The statement is rewritten before it is planned. In a SELECT with `*`, a stream whose system columns are not named
 //! is read as a subquery of its own columns; `*` leaves out the system columns of one that is.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -23,12 +23,13 @@ use definitions::syntax::SyntaxNode;
 use engine::events::event_schema;
 use types::{Error, Result};
 
-use super::names::{DEFAULT_CATALOG, DEFAULT_SCHEMA};
+use super::names::{DEFAULT_CATALOG, DEFAULT_SCHEMA, resolved};
+use super::with_names::WithNames;
 
 mod ast;
 mod named;
 
-use ast::{constraint, joins, last, leave_out, quoted, relations_of, resolved, wildcard_options};
+use ast::{constraint, joins, last, leave_out, quoted, relations_of, wildcard_options};
 use named::SystemNames;
 
 type Streams = BTreeMap<Arc<str>, LiveStream>;
@@ -40,7 +41,7 @@ pub(super) fn leave_out_system_columns(statement: &mut Statement, streams: &Stre
     match statement {
         Statement::Explain(explain) => leave_out_system_columns(&mut explain.statement, streams),
         Statement::Statement(statement) => {
-            let mut rewriter = Rewriter { streams, scopes: Vec::new(), outcome: Ok(()) };
+            let mut rewriter = Rewriter { streams, with_names: WithNames::default(), outcome: Ok(()) };
             let _ = statement.visit_mut(&mut rewriter);
             rewriter.outcome
         }
@@ -50,17 +51,8 @@ pub(super) fn leave_out_system_columns(statement: &mut Statement, streams: &Stre
 
 struct Rewriter<'a> {
     streams: &'a Streams,
-    /// Of the queries around the one that is visited, outermost first.
-    scopes: Vec<Scope>,
+    with_names: WithNames,
     outcome: Result<()>,
-}
-
-/// The names that a query's WITH gives to queries: a stream of the same name is not meant by them.
-#[derive(Default)]
-struct Scope {
-    visible: BTreeSet<String>,
-    /// Those whose definitions are still to be visited, in order; a definition sees the names before its own.
-    coming: VecDeque<String>,
 }
 
 impl VisitorMut for Rewriter<'_> {
@@ -68,29 +60,19 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         let Query { with, body, order_by, pipe_operators, .. } = query;
-        let names: Vec<String> = with.iter().flat_map(|with| &with.cte_tables).map(|cte| resolved(&cte.alias.name)).collect();
-        let is_recursive = with.as_ref().is_some_and(|with| with.recursive);
-        self.scopes.push(Scope { visible: names.iter().cloned().collect(), coming: VecDeque::new() });
+        self.with_names.enter_body(with.as_ref());
 
         let mut beside = SystemNames::default();
         let _ = order_by.visit(&mut beside);
         let _ = pipe_operators.visit(&mut beside);
         self.outcome = self.body(body, beside);
 
-        // The definitions are visited next, before the rest of the query.
-        if let Some(scope) = self.scopes.last_mut().filter(|_| !is_recursive) {
-            *scope = Scope { visible: BTreeSet::new(), coming: names.into() };
-        }
+        self.with_names.go_to_definitions();
         if self.outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.scopes.pop();
-        if let Some(parent) = self.scopes.last_mut()
-            && let Some(name) = parent.coming.pop_front()
-        {
-            parent.visible.insert(name);
-        }
+        self.with_names.leave();
         ControlFlow::Continue(())
     }
 }
@@ -151,8 +133,7 @@ impl Rewriter<'_> {
         let table = object_name_to_table_reference(name.clone(), true)?;
         let is_public = table.catalog().is_none_or(|catalog| catalog == DEFAULT_CATALOG)
             && table.schema().is_none_or(|schema| schema == DEFAULT_SCHEMA);
-        let is_defined_here =
-            matches!(&table, TableReference::Bare { table } if self.scopes.iter().any(|scope| scope.visible.contains(&**table)));
+        let is_defined_here = matches!(&table, TableReference::Bare { table } if self.with_names.has(table));
         if !is_public || is_defined_here {
             return Ok(None);
         }

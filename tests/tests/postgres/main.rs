@@ -11,5 +11,6 @@ mod metadata;
 mod protocol;
 mod rights;
 mod server;
+mod settings;
 mod tools;
 mod zones;

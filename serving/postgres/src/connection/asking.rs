@@ -49,7 +49,7 @@ impl Connection {
             true => Some(self.session.read_view(|| node.read_view())?),
             false => None,
         };
-        let from = ReadFrom { read_view, as_of: self.session.as_of(), zone: self.session.zone() };
+        let from = ReadFrom { read_view, session: &self.session, search_path: running.search_path };
         QUERIES.increment(1);
         let Statement { sql, may_name_the_catalog, .. } = running.statement;
         let asking = self.query_engine.ask(AskedText { sql, may_name_the_catalog: *may_name_the_catalog }, params, from);
@@ -79,7 +79,8 @@ impl Connection {
             None => (0, ""),
         };
         let select = Statement::with_rows(copy.sql, start);
-        let mut answer = self.begin(&RunningStatement { statement: &select, text }, Vec::new(), limits).await?;
+        let selecting = RunningStatement { statement: &select, text, search_path: running.search_path };
+        let mut answer = self.begin(&selecting, Vec::new(), limits).await?;
         let value_format = copy.format.value_format();
         let formats = vec![value_format; answer.types.len()];
         let overall = i8::from(copy.format == CopyFormat::Binary);

@@ -40,7 +40,8 @@ impl Connection {
         if !self.session.in_transaction() {
             return Err(SqlProblem::new("25P01", "DECLARE CURSOR can only be used in transaction blocks").into());
         }
-        let planned = Prepared { sql: text.into(), statement: Some(declare.query.clone()), types, shown: None };
+        let search_path = self.session.search_path();
+        let planned = Prepared { sql: text.into(), statement: Some(declare.query.clone()), types, search_path, shown: None };
         let described = self.described_query(&planned).await?;
         if described.params.len() > params.len() {
             return Err(SqlProblem::new("42P02", format!("there is no parameter ${}", params.len() + 1)).into());
@@ -147,7 +148,7 @@ impl Connection {
         if let Some(query) = cursor.prepared.statement.clone().filter(|_| begins) {
             // The text that is answered is that of FETCH or MOVE: an error of the query has no place there.
             let query = Statement { start: 0, ..Statement::clone(&query) };
-            let running = RunningStatement { statement: &query, text: "" };
+            let running = RunningStatement { statement: &query, text: "", search_path: cursor.prepared.search_path };
             let answer = self.begin(&running, std::mem::take(&mut cursor.params), limits).await?;
             cursor.progress.begin(answer);
         }

@@ -58,7 +58,7 @@ impl Connection {
         (formats, values): (&[i16], &[Option<Bytes>]),
         result_formats: Vec<i16>,
     ) -> Answered {
-        let prepared = self.statements.get(statement).ok_or_else(|| no_statement(statement))?.clone();
+        let prepared = self.prepared(statement)?;
         let has_params = matches!(prepared.command(), Some(Command::Rows | Command::Declare(_)));
         let described = match prepared.types_are_known(values.len()) || !has_params {
             true => None,
@@ -69,6 +69,12 @@ impl Connection {
         let (number, progress) = (self.portals_made, PortalProgress::NotBegun);
         self.keep_portal(name, Portal { number, prepared, text_bytes: 0, params, formats: result_formats, progress })?;
         Ok(self.socket.put(PgWireBackendMessage::BindComplete(BindComplete::new()))?)
+    }
+
+    /// A prepared statement as the session reads it now.
+    fn prepared(&self, name: &str) -> Answered<Prepared> {
+        let prepared = self.statements.get(name).ok_or_else(|| no_statement(name))?;
+        Ok(Prepared { search_path: self.session.search_path(), ..prepared.clone() })
     }
 
     pub(super) fn keep_portal(&mut self, name: String, portal: Portal) -> Answered {
@@ -111,31 +117,34 @@ impl Connection {
         Ok(Arc::new(described))
     }
 
-    /// What a query is, as of now. A text that was described since the catalog changed last is not planned again.
+    /// What a query is, as of now. A text that was described for its search path since the catalog changed last is not
+    /// planned again.
     pub(super) async fn described_query(&mut self, prepared: &Prepared) -> Answered<Arc<Description>> {
         let Some(statement) = &prepared.statement else { return Ok(Arc::new(prepared::nothing())) };
         self.refuse_if_failed(&statement.command)?;
         let node = self.query_engine.node.clone();
         // A transaction describes what it read first; without one, what is loaded is enough to find what is kept.
         let loaded = node.loaded().filter(|_| !self.session.in_transaction());
-        if let Some(known) = loaded.and_then(|loaded| self.descriptions.get(&statement.sql, &prepared.types, loaded.state.revision)) {
+        let search_path = prepared.search_path;
+        let known = |revision| self.descriptions.get(&statement.sql, &prepared.types, (revision, search_path));
+        if let Some(known) = loaded.and_then(|loaded| known(loaded.state.revision)) {
             return Ok(known);
         }
         let read_view = self.session.read_view(|| node.read_view())?;
-        let revision = read_view.loaded.state.revision;
-        if let Some(known) = self.descriptions.get(&statement.sql, &prepared.types, revision) {
+        let described_for = (read_view.loaded.state.revision, search_path);
+        if let Some(known) = self.descriptions.get(&statement.sql, &prepared.types, described_for) {
             return Ok(known);
         }
         let limits = self.limits();
-        let describing = self.query_engine.describe(&statement.sql, &prepared.types, read_view);
+        let describing = self.query_engine.describe(&statement.sql, &prepared.types, read_view, (&self.session, search_path));
         let described = limits.first(describing, &mut self.socket).await?;
         let described = Arc::new(described.map_err(|problem| problem.within(&prepared.sql, statement.start))?);
-        self.descriptions.keep(&statement.sql, &prepared.types, revision, described.clone());
+        self.descriptions.keep(&statement.sql, &prepared.types, described_for, described.clone());
         Ok(described)
     }
 
     pub(super) async fn describe_statement(&mut self, name: &str) -> Answered {
-        let prepared = self.statements.get(name).ok_or_else(|| no_statement(name))?.clone();
+        let prepared = self.prepared(name)?;
         let described = self.described(&prepared).await?;
         let parameters = ParameterDescription::new(described.params.clone());
         self.socket.put(PgWireBackendMessage::ParameterDescription(parameters))?;
@@ -197,7 +206,7 @@ impl Connection {
             _ => {}
         }
         let text = portal.prepared.sql.clone();
-        let running = RunningStatement { statement: &statement, text: &text };
+        let running = RunningStatement { statement: &statement, text: &text, search_path: portal.prepared.search_path };
         let limits = self.limits();
         if let PortalProgress::Begun(answer) = &mut portal.progress {
             self.pass_promised(answer, &limits).await?;

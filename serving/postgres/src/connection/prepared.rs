@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use catalog::Revision;
 use datafusion::common::{HashMap, ScalarValue};
+use serving::SearchPath;
 
 use crate::columns::{WireType, text_schema, wire_types};
 use crate::params;
@@ -26,13 +27,16 @@ pub(super) struct Prepared {
     pub(super) statement: Option<Arc<Statement>>,
     /// OIDs; 0 where the client says none.
     pub(super) types: Arc<[u32]>,
+    /// Where its tables are looked for: a portal keeps what its session had when it was made.
+    pub(super) search_path: SearchPath,
     /// What was described to the client. An execution with other columns is refused.
     pub(super) shown: Option<Arc<Description>>,
 }
 
 impl Prepared {
     pub(super) fn new(sql: String, statement: Option<Statement>, types: Vec<u32>) -> Self {
-        Self { sql: sql.into(), statement: statement.map(Arc::new), types: types.into(), shown: None }
+        let (statement, search_path) = (statement.map(Arc::new), SearchPath::default());
+        Self { sql: sql.into(), statement, types: types.into(), search_path, shown: None }
     }
 
     pub(super) fn command(&self) -> Option<&Command> {
@@ -96,23 +100,27 @@ impl PortalProgress {
     }
 }
 
-/// What queries are, by their text, the types that the client says of their parameters, and the catalog's revision.
+/// What queries are, by their text, the types that the client says of their parameters, and what the description is
+/// for.
 #[derive(Debug, Default)]
 pub(super) struct Descriptions(HashMap<String, ByTypes>);
 
-type ByTypes = HashMap<Vec<u32>, (Revision, Arc<Description>)>;
+type ByTypes = HashMap<Vec<u32>, (DescribedFor, Arc<Description>)>;
+
+/// A revision of the catalog, and where tables are looked for.
+type DescribedFor = (Revision, SearchPath);
 
 impl Descriptions {
-    pub(super) fn get(&self, sql: &str, types: &[u32], revision: Revision) -> Option<Arc<Description>> {
+    pub(super) fn get(&self, sql: &str, types: &[u32], asked_for: DescribedFor) -> Option<Arc<Description>> {
         let (of, described) = self.0.get(sql)?.get(types)?;
-        (*of == revision).then(|| described.clone())
+        (*of == asked_for).then(|| described.clone())
     }
 
-    pub(super) fn keep(&mut self, sql: &str, types: &[u32], revision: Revision, described: Arc<Description>) {
+    pub(super) fn keep(&mut self, sql: &str, types: &[u32], described_for: DescribedFor, described: Arc<Description>) {
         if self.0.values().map(HashMap::len).sum::<usize>() >= MAX_DESCRIPTIONS {
             self.0.clear();
         }
-        self.0.entry(sql.to_owned()).or_default().insert(types.to_vec(), (revision, described));
+        self.0.entry(sql.to_owned()).or_default().insert(types.to_vec(), (described_for, described));
     }
 }
 

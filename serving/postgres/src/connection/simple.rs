@@ -38,7 +38,7 @@ impl Connection {
     async fn statements_in_turn(&mut self, text: &str, statements: &[Statement]) -> Answered {
         let mut implicit = statements.len() > 1 && self.session.begin_transaction();
         for statement in statements {
-            let running = RunningStatement { statement, text };
+            let running = RunningStatement { statement, text, search_path: self.session.search_path() };
             if implicit && statement.command == Command::Begin {
                 implicit = false;
                 self.complete("BEGIN")?;

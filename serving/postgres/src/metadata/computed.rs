@@ -11,7 +11,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use datafusion::prelude::SessionContext;
 
-use crate::session::defaults;
+use crate::names::quoted;
 
 /// What a client may do: read. Nothing is written here.
 const PRIVILEGES_TO_READ: [&str; 4] = ["select", "usage", "connect", "execute"];
@@ -26,7 +26,6 @@ struct Computed {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Purpose {
-    Setting,
     Formatted,
     Privilege,
 }
@@ -42,7 +41,7 @@ impl ScalarUDFImpl for Computed {
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(match self.purpose {
-            Purpose::Setting | Purpose::Formatted => DataType::Utf8,
+            Purpose::Formatted => DataType::Utf8,
             Purpose::Privilege => DataType::Boolean,
         })
     }
@@ -54,7 +53,6 @@ impl ScalarUDFImpl for Computed {
         let row = |row: usize| -> Vec<Option<&str>> { texts.iter().map(|array| array.is_valid(row).then(|| array.value(row))).collect() };
         let rows = (0..texts.first().map_or(0, |array| array.len())).map(row);
         let values: ArrayRef = match self.purpose {
-            Purpose::Setting => Arc::new(rows.map(|row| setting(&row)).collect::<StringArray>()),
             Purpose::Formatted => Arc::new(rows.map(|row| formatted(&row)).collect::<Result<StringArray>>()?),
             Purpose::Privilege => Arc::new(rows.map(|row| may(&row)).collect::<BooleanArray>()),
         };
@@ -64,7 +62,6 @@ impl ScalarUDFImpl for Computed {
 
 pub(super) fn register(session: &SessionContext) {
     let functions = [
-        ("current_setting", Purpose::Setting),
         ("format", Purpose::Formatted),
         ("has_table_privilege", Purpose::Privilege),
         ("has_schema_privilege", Purpose::Privilege),
@@ -78,12 +75,6 @@ pub(super) fn register(session: &SessionContext) {
         let function = Computed { name, signature: Signature::variadic_any(Volatility::Stable), purpose };
         session.register_udf(ScalarUDF::new_from_shared_impl(Arc::new(function)));
     }
-}
-
-/// A setting's default, as in `pg_settings`; NULL for one that is not known.
-fn setting(args: &[Option<&str>]) -> Option<&'static str> {
-    let name = args.first().copied().flatten()?;
-    defaults().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
 /// `has_table_privilege(user, table, privileges)` and its like: whether one of the privileges is there.
@@ -110,7 +101,7 @@ fn formatted(args: &[Option<&str>]) -> Result<Option<String>> {
         rest = others;
         match (kind, value) {
             (Some('s'), value) => formatted.push_str(value.unwrap_or_default()),
-            (Some('I'), Some(value)) => formatted.push_str(&identifier(value)),
+            (Some('I'), Some(value)) => formatted.push_str(&quoted(value)),
             (Some('L'), Some(value)) => formatted.push_str(&format!("'{}'", value.replace('\'', "''"))),
             (Some('L'), None) => formatted.push_str("NULL"),
             (Some('I'), None) => return exec_err!("format: NULL is no identifier"),
@@ -118,14 +109,6 @@ fn formatted(args: &[Option<&str>]) -> Result<Option<String>> {
         }
     }
     Ok(Some(formatted))
-}
-
-fn identifier(name: &str) -> String {
-    let is_plain = |char: char| char.is_ascii_lowercase() || char == '_' || char.is_ascii_digit();
-    match name.chars().all(is_plain) && !name.starts_with(|char: char| char.is_ascii_digit()) && !name.is_empty() {
-        true => name.to_owned(),
-        false => format!("\"{}\"", name.replace('"', "\"\"")),
-    }
 }
 
 #[cfg(test)]
@@ -149,11 +132,5 @@ mod tests {
         assert!(may("SELECT") && may("usage") && may("INSERT, SELECT"));
         assert!(!may("INSERT") && !may("update") && !may("SELECT WITH GRANT OPTION"));
         assert_eq!(super::may(&[Some("t"), None]), None);
-    }
-
-    #[test]
-    fn a_setting_has_its_default() {
-        assert_eq!(setting(&[Some("Server_Version_Num")]), Some("150000"));
-        assert_eq!(setting(&[Some("no.such"), Some("true")]), None);
     }
 }

@@ -17,6 +17,9 @@ use serving::without_escape;
 
 const OID: &str = "oid";
 
+/// Stands for the schemas of the search path, as a list of texts.
+const SEARCHED: &str = "searched";
+
 /// What is asked, as tokens, and what is asked instead. Spaces, line ends and the case of words do not count.
 const SPELLINGS: [(&str, &str); 14] = [
     // Drivers ask whether a type can be sent: functions are there by their names, and one that is none is `-`.
@@ -42,7 +45,7 @@ const SPELLINGS: [(&str, &str); 14] = [
             array_lower(string_to_array(current_setting('search_path'),','),1),
             array_upper(string_to_array(current_setting('search_path'),','),1)
         ) as i, string_to_array(current_setting('search_path'),',') s"#,
-        "'public'",
+        SEARCHED,
     ),
     // Metabase: the comment on a column, by the name of its table. There are none.
     (
@@ -79,20 +82,29 @@ const SPELLINGS: [(&str, &str); 14] = [
 static TOKENS: LazyLock<Vec<(Vec<Token>, &str)>> =
     LazyLock::new(|| SPELLINGS.iter().filter_map(|(asked, instead)| Some((words(tokens(asked)?), *instead))).collect());
 
-/// The same text, in words that are understood.
-pub(super) fn understood(sql: &str) -> String {
+/// The same text, in words that are understood. `searched` are the schemas of the search path.
+pub(super) fn understood(sql: &str, searched: &[String]) -> String {
     let Some(mut tokens) = tokens(sql) else { return sql.to_owned() };
     let mut is_changed = false;
     for (asked, instead) in TOKENS.iter() {
         while let Some(found) = find(&tokens, asked) {
+            let instead = if *instead == SEARCHED { texts(searched) } else { (*instead).to_owned() };
             // What it is asked as is one word to all that follows.
-            tokens.splice(found, [Token::Placeholder((*instead).to_owned())]);
+            tokens.splice(found, [Token::Placeholder(instead)]);
             is_changed = true;
         }
     }
     match is_changed {
         false => sql.to_owned(),
         true => tokens.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// A list of texts in SQL, for `IN`.
+fn texts(items: &[String]) -> String {
+    match items {
+        [] => "NULL".to_owned(),
+        items => items.iter().map(|item| format!("'{item}'")).collect::<Vec<_>>().join(", "),
     }
 }
 
@@ -218,17 +230,21 @@ fn is_named(call: &Function, name: &str) -> bool {
     written.strip_prefix("pg_catalog.").unwrap_or(&written) == name
 }
 
-/// The tables that are found without the name of their schema.
-const VISIBLE: &str = "SELECT visible.oid FROM pg_catalog.pg_class visible WHERE visible.relnamespace IN (
-    SELECT oid FROM pg_catalog.pg_namespace WHERE nspname IN ('public', 'pg_catalog'))";
-
-/// Makes `pg_table_is_visible(t.oid)` in a WHERE the question whether `t` is one of these. DataFusion plans no such
-/// question elsewhere, where the function is true.
-pub(super) fn with_visible_tables(statement: &mut Statement) {
-    let _ = statement.visit_mut(&mut VisibleTables);
+/// Makes `pg_table_is_visible(t.oid)` in a WHERE the question whether `t` is in one of these schemas. DataFusion plans no
+/// such question elsewhere, where the function is true.
+pub(super) fn with_visible_tables(statement: &mut Statement, schemas: &[String]) {
+    let visible = format!(
+        "SELECT visible.oid FROM pg_catalog.pg_class visible WHERE visible.relnamespace IN (
+            SELECT oid FROM pg_catalog.pg_namespace WHERE nspname IN ({}))",
+        texts(schemas)
+    );
+    let _ = statement.visit_mut(&mut VisibleTables { visible });
 }
 
-struct VisibleTables;
+struct VisibleTables {
+    /// The query of the tables that are found without the name of their schema.
+    visible: String,
+}
 
 impl VisitorMut for VisibleTables {
     type Break = ();
@@ -236,7 +252,7 @@ impl VisitorMut for VisibleTables {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         if let Some(condition) = &mut select.selection {
             let _ = condition.visit_expressions_mut(|expr| {
-                if let Some(is_visible) = is_visible(expr) {
+                if let Some(is_visible) = is_visible(expr, &self.visible) {
                     *expr = is_visible;
                 }
                 Ok(())
@@ -246,7 +262,7 @@ impl VisitorMut for VisibleTables {
     }
 }
 
-fn is_visible(expr: &Expr) -> Option<Expr> {
+fn is_visible(expr: &Expr, visible: &str) -> Option<Expr> {
     let Expr::Function(call) = expr else { return None };
     let FunctionArguments::List(list) = &call.args else { return None };
     let [FunctionArg::Unnamed(FunctionArgExpr::Expr(oid @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))))] = list.args.as_slice()
@@ -256,7 +272,7 @@ fn is_visible(expr: &Expr) -> Option<Expr> {
     if !is_named(call, "pg_table_is_visible") {
         return None;
     }
-    Parser::new(&PostgreSqlDialect {}).try_with_sql(&format!("{oid} IN ({VISIBLE})")).ok()?.parse_expr().ok()
+    Parser::new(&PostgreSqlDialect {}).try_with_sql(&format!("{oid} IN ({visible})")).ok()?.parse_expr().ok()
 }
 
 /// Spells patterns with backslashes: DataFusion knows no other `ESCAPE`.
@@ -317,10 +333,10 @@ mod tests {
     fn what_is_asked_in_other_words_is_the_rest_of_the_text_as_it_was() {
         let sql = "select a , ARRAY(SELECT b.rolname\n        FROM pg_catalog.pg_auth_members m\n        JOIN pg_catalog.pg_roles b ON (m.roleid = b.oid)\n        \
             WHERE m.member = r.oid) as memberof, 'typsend != 0' FROM t WHERE TYPSEND != 0 AND typsend\n!=\n0";
-        let found = understood(sql);
+        let found = understood(sql, &[]);
         assert_eq!(found, "select a , '{}' as memberof, 'typsend != 0' FROM t WHERE typsend <> '-' AND typsend <> '-'");
         for same in ["SELECT 1", "SELECT 'unfinished", "SELECT typsend != 1, x", ""] {
-            assert_eq!(understood(same), same);
+            assert_eq!(understood(same, &[]), same);
         }
     }
 
@@ -346,7 +362,7 @@ mod tests {
     fn tables_of_other_schemas_are_not_visible() {
         let sql = "SELECT pg_table_is_visible(c.oid) FROM pg_class AS c WHERE c.relkind = 'v' AND pg_catalog.pg_table_is_visible(c.oid)";
         let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap();
-        with_visible_tables(&mut statements[0]);
+        with_visible_tables(&mut statements[0], &["public", "pg_catalog"].map(str::to_owned));
         let expected = "SELECT pg_table_is_visible(c.oid) FROM pg_class AS c WHERE c.relkind = 'v' AND c.oid IN (\
             SELECT visible.oid FROM pg_catalog.pg_class visible WHERE visible.relnamespace IN (\
             SELECT oid FROM pg_catalog.pg_namespace WHERE nspname IN ('public', 'pg_catalog')))";
@@ -386,7 +402,8 @@ mod tests {
     fn every_spelling_is_read() {
         assert_eq!(TOKENS.len(), SPELLINGS.len());
         for (asked, instead) in SPELLINGS {
-            assert_eq!(understood(asked), instead);
+            let expected = if instead == SEARCHED { "'system', 'public'" } else { instead };
+            assert_eq!(understood(asked, &["system", "public"].map(str::to_owned)), expected);
         }
     }
 }

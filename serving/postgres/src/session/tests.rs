@@ -224,3 +224,27 @@ fn the_zone_and_the_timeout_follow_every_change_of_settings() {
     let parameters = [("TimeZone".to_owned(), "Europe/Berlin".to_owned())];
     assert_eq!(ClientSession::begin("ann", &parameters).unwrap().zone(), berlin);
 }
+
+#[test]
+fn the_search_path_follows_every_change_of_settings() {
+    let mut session = session();
+    let path = |names: &[&str]| SearchPath::from_names(names.iter().copied());
+    let now = |session: &ClientSession| (session.search_path(), session.get(SEARCH_PATH).unwrap(), session.values().schemas().join(" "));
+    let default = (path(&["public"]), "\"$user\", public".to_owned(), "public".to_owned());
+    assert_eq!(now(&session), default);
+    session.set(SEARCH_PATH, Some("System, nowhere, pg_catalog, public, system"), false).unwrap();
+    let schemas = "system pg_catalog public".to_owned();
+    let changed = (path(&["system", "public"]), "System, nowhere, pg_catalog, public, system".to_owned(), schemas);
+    assert_eq!(now(&session), changed);
+    session.begin_transaction();
+    session.set(SEARCH_PATH, Some(""), true).unwrap();
+    assert_eq!(now(&session), (path(&[]), String::new(), String::new()));
+    session.end_transaction(true);
+    assert_eq!(now(&session), changed);
+    session.set(SEARCH_PATH, None, false).unwrap();
+    assert_eq!(now(&session), default);
+    for (value, state) in [("a b", INVALID_PARAMETER_VALUE), ("public, information_schema", NOT_SUPPORTED)] {
+        assert_eq!(session.set(SEARCH_PATH, Some(value), false).unwrap_err().state, state, "{value}");
+    }
+    assert_eq!(now(&begun("-c search_path=system").unwrap()).0, path(&["system"]));
+}

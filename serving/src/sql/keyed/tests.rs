@@ -193,14 +193,14 @@ async fn a_key_that_is_a_time_is_read_in_the_zone_of_the_session() {
     let harness = harness().await;
     let sql = "SELECT n FROM by_time WHERE ts = '2026-03-02 17:00:00'";
     for (time_zone, found) in [(Some("Asia/Kolkata"), 1), (None, 0)] {
-        let settings = SessionSettings { as_of: None, time_zone };
+        let settings = SessionSettings { time_zone, ..SessionSettings::default() };
         let response = harness.node.query_typed(None, sql, Vec::new(), settings).await.unwrap();
         let rows: usize = response.collect().await.unwrap().iter().map(|batch| batch.num_rows()).sum();
         assert_eq!(rows, found, "{time_zone:?}");
     }
     let read_view = Arc::new(harness.node.read_view().unwrap());
     let is_planned = |sql: &str, params: Vec<ScalarValue>| {
-        let settings = SessionSettings { as_of: None, time_zone: Some("Asia/Kolkata") };
+        let settings = SessionSettings { time_zone: Some("Asia/Kolkata"), ..SessionSettings::default() };
         let text = QueryText { sql, settings, on_value_error: OnValueError::Fail };
         ready(harness.node.runtime(), &Principal::anonymous(), &read_view, text, &Params::Typed(params)).unwrap().is_some()
     };

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use datafusion::sql::planner::IdentNormalizer;
 use datafusion::sql::sqlparser::ast::{
     ExceptSelectItem, ExcludeSelectItem, Ident, Join, JoinConstraint, JoinOperator, ObjectName, SelectItem, TableFactor, TableWithJoins,
     WildcardAdditionalOptions,
 };
+
+use crate::sql::names::resolved;
 
 /// Adds columns to those that a `*` leaves out.
 pub(super) fn leave_out(options: &mut WildcardAdditionalOptions, columns: &[String]) {
@@ -85,11 +86,6 @@ pub(super) fn constraint(join: &Join) -> Option<&JoinConstraint> {
 
 pub(super) fn last(name: &ObjectName) -> Option<String> {
     name.0.last()?.as_ident().map(resolved)
-}
-
-/// A name as SQL resolves it: in lower case unless it is quoted.
-pub(super) fn resolved(name: &Ident) -> String {
-    IdentNormalizer::default().normalize(name.clone())
 }
 
 pub(super) fn quoted(name: &str) -> String {

@@ -7,7 +7,8 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Ident, Join, JoinConstraint, Query, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, Visitor,
 };
 
-use super::ast::{constraint, last, left_out, resolved, wildcard_options};
+use super::ast::{constraint, last, left_out, wildcard_options};
+use crate::sql::names::resolved;
 
 /// How the names of system columns begin; a stream's own columns cannot be named so.
 const SYSTEM_PREFIX: &str = "__";

@@ -1,0 +1,90 @@
+//! The functions whose value is that of a client's session: each query has its own.
+
+use std::sync::Arc;
+
+use arrow::array::StringArray;
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field};
+use datafusion::common::cast::as_string_array;
+use datafusion::common::{ScalarValue, exec_err};
+use datafusion::error::Result;
+use datafusion::execution::{FunctionRegistry, SessionState};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+
+use super::PG_CATALOG;
+use crate::session::SessionValues;
+
+/// Registers them for one query of this session.
+pub(super) fn register(state: &mut SessionState, values: &Arc<SessionValues>) -> Result<()> {
+    for (name, asked, signature) in [
+        ("current_setting", AskedValue::Setting, Signature::variadic_any(Volatility::Stable)),
+        ("current_schema", AskedValue::Schema, Signature::nullary(Volatility::Immutable)),
+        ("current_schemas", AskedValue::Schemas, Signature::exact(vec![DataType::Boolean], Volatility::Immutable)),
+    ] {
+        let function = SessionFunction { name, signature, asked, values: values.clone() };
+        state.register_udf(Arc::new(ScalarUDF::new_from_shared_impl(Arc::new(function))))?;
+    }
+    Ok(())
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct SessionFunction {
+    name: &'static str,
+    signature: Signature,
+    asked: AskedValue,
+    values: Arc<SessionValues>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum AskedValue {
+    Setting,
+    Schema,
+    Schemas,
+}
+
+impl ScalarUDFImpl for SessionFunction {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(match self.asked {
+            AskedValue::Setting | AskedValue::Schema => DataType::Utf8,
+            AskedValue::Schemas => DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true))),
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match self.asked {
+            AskedValue::Setting => {
+                let Some(name) = args.args.first() else { return exec_err!("current_setting: expected the name of a setting") };
+                let names = cast(&name.to_array(args.number_rows)?, &DataType::Utf8)?;
+                let values = as_string_array(&names)?.iter().map(|name| self.values.setting(name?));
+                Ok(ColumnarValue::Array(Arc::new(values.collect::<StringArray>())))
+            }
+            AskedValue::Schema => Ok(ColumnarValue::Scalar(ScalarValue::Utf8(self.values.schemas().into_iter().next()))),
+            AskedValue::Schemas => {
+                let [ColumnarValue::Scalar(ScalarValue::Boolean(with_implicit))] = args.args.as_slice() else {
+                    return exec_err!("current_schemas: expected true or false");
+                };
+                let schemas = schemas(&self.values, with_implicit.unwrap_or_default());
+                let items: Vec<ScalarValue> = schemas.into_iter().map(ScalarValue::from).collect();
+                Ok(ColumnarValue::Scalar(ScalarValue::List(ScalarValue::new_list(&items, &DataType::Utf8, true))))
+            }
+        }
+    }
+}
+
+/// The schemas where tables are looked for, the first one first. `pg_catalog` is one of them also where the search path
+/// does not name it.
+pub(super) fn schemas(values: &SessionValues, with_implicit: bool) -> Vec<String> {
+    let mut schemas = values.schemas();
+    if with_implicit && !schemas.iter().any(|schema| schema == PG_CATALOG) {
+        schemas.insert(0, PG_CATALOG.to_owned());
+    }
+    schemas
+}
