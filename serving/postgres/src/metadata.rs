@@ -38,7 +38,7 @@ use node_schema::NodeSchema;
 use pg_catalog::PgCatalog;
 use tables::{Recency, Shown, Tables, without_hidden};
 
-use crate::session::SessionValues;
+use crate::session::{AskedSettings, SessionValues};
 
 mod attributes;
 mod classes;
@@ -106,7 +106,7 @@ impl Metadata {
         read_view: ReadView,
         values: SessionValues,
     ) -> Result<Described> {
-        let plan = self.plan(sql, given, read_view, values).await?;
+        let plan = self.plan(sql, given, read_view, values, &AskedSettings::default()).await?;
         let params = parameters::types(&plan, given)?;
         let bound = parameters::bind(plan, serving::Params::Typed(parameters::nulls(&params, given)?))?;
         let state = self.0.session.state();
@@ -114,20 +114,30 @@ impl Metadata {
         Ok(Described { schema: physical.schema(), text_types: Vec::new(), params, param_text_types: Vec::new() })
     }
 
+    /// The rows of a query, and what it sets while they are made.
     pub(crate) async fn ask(
         &self,
         sql: &str,
         params: Vec<ScalarValue>,
         read_view: ReadView,
         values: SessionValues,
-    ) -> Result<SendableRecordBatchStream> {
+    ) -> Result<(SendableRecordBatchStream, AskedSettings)> {
         let types: Vec<Option<DataType>> = params.iter().map(|value| Some(value.data_type())).collect();
-        let plan = parameters::bind(self.plan(sql, &types, read_view, values).await?, serving::Params::Typed(params))?;
+        let settings = AskedSettings::default();
+        let plan = self.plan(sql, &types, read_view, values, &settings).await?;
+        let plan = parameters::bind(plan, serving::Params::Typed(params))?;
         let physical = self.0.session.state().create_physical_plan(&plan).await?;
-        Ok(execute_stream(physical, self.0.session.task_ctx())?)
+        Ok((execute_stream(physical, self.0.session.task_ctx())?, settings))
     }
 
-    async fn plan(&self, sql: &str, types: &[Option<DataType>], read_view: ReadView, values: SessionValues) -> Result<LogicalPlan> {
+    async fn plan(
+        &self,
+        sql: &str,
+        types: &[Option<DataType>],
+        read_view: ReadView,
+        values: SessionValues,
+        settings: &AskedSettings,
+    ) -> Result<LogicalPlan> {
         self.follow(read_view).await?;
         let without_rows = empty_listings::without_rows(sql)?;
         let sql = without_rows.as_deref().unwrap_or(sql);
@@ -140,8 +150,9 @@ impl Metadata {
         spellings::with_type_names(&mut statement);
         spellings::with_visible_tables(&mut statement, &session_functions::schemas(&values, true));
         spellings::without_escapes(&mut statement);
+        spellings::with_types_of_settings(&mut statement)?;
         let mut state = self.0.session.state();
-        session_functions::register(&mut state, &Arc::new(values))?;
+        session_functions::register(&mut state, &Arc::new(values), settings)?;
         let plan = parameters::plan(&state, sql, Statement::Statement(Box::new(statement)), types).await?;
         let options = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         options.verify_plan(&plan).map_err(|error| only_queries(Error::from(error).message()))?;

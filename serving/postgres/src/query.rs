@@ -19,7 +19,7 @@ use crate::columns::{Kind, WireType, types_to_send, wire_types, with_oids};
 use crate::metadata::{Metadata, is_catalog_table, oid_columns, oid_params};
 use crate::problem::SqlProblem;
 use crate::rows::plain;
-use crate::session::ClientSession;
+use crate::session::{AskedSettings, ClientSession};
 
 /// What answers a statement.
 #[derive(Clone)]
@@ -42,6 +42,8 @@ pub(crate) struct StatementRows {
     pub(crate) schema: SchemaRef,
     pub(crate) types: Vec<WireType>,
     batches: SendableRecordBatchStream,
+    /// What they set while they are made, if they may.
+    asked_settings: Option<AskedSettings>,
     turn: Turn,
     batch: Option<RecordBatch>,
     /// The first row of the batch that was not taken.
@@ -103,9 +105,10 @@ impl QueryEngine {
                 None => self.node.read_view()?,
             };
             if is_metadata(sql, &for_names) {
-                let batches = self.metadata.ask(sql, params, for_names, session.values()).await?;
+                let (batches, settings) = self.metadata.ask(sql, params, for_names, session.values()).await?;
                 let schema = with_oids(batches.schema(), &oid_columns(sql));
-                return StatementRows::new(schema, Vec::new(), batches, Turn::default());
+                let rows = StatementRows::new(schema, Vec::new(), batches, Turn::default())?;
+                return Ok(StatementRows { asked_settings: Some(settings), ..rows });
             }
         }
         let time_zone = session.zone().other_than_utc();
@@ -118,14 +121,14 @@ impl QueryEngine {
 impl StatementRows {
     fn new(schema: SchemaRef, text_types: Vec<TextType>, batches: SendableRecordBatchStream, turn: Turn) -> Result<Self> {
         let types = types_to_send(&schema, &text_types)?;
-        Ok(Self { schema, types, batches, turn, batch: None, next: 0, taken: 0, promised: 0 })
+        Ok(Self { schema, types, batches, asked_settings: None, turn, batch: None, next: 0, taken: 0, promised: 0 })
     }
 
     /// One row of texts, or none.
     pub(crate) fn from_texts(schema: SchemaRef, rows: Option<RecordBatch>) -> Self {
         let types = wire_types(&schema, &[]);
         let batches = Box::pin(datafusion::physical_plan::EmptyRecordBatchStream::new(schema.clone()));
-        Self { schema, types, batches, turn: Turn::default(), batch: rows, next: 0, taken: 0, promised: 0 }
+        Self { schema, types, batches, asked_settings: None, turn: Turn::default(), batch: rows, next: 0, taken: 0, promised: 0 }
     }
 
     /// The rows of these batches.
@@ -139,8 +142,13 @@ impl StatementRows {
         &self.turn
     }
 
+    /// What the rows so far have set.
+    pub(crate) fn asked_settings(&self) -> Option<&AskedSettings> {
+        self.asked_settings.as_ref()
+    }
+
     /// Waits until there is a row. Returns false after the last one.
-    pub(crate) async fn fill(&mut self) -> Result<bool> {
+    pub(crate) async fn fill(&mut self) -> Result<bool, SqlProblem> {
         while !self.has_row() {
             // The batch before is let go first: memory holds one.
             (self.batch, self.next) = (None, 0);
@@ -148,6 +156,7 @@ impl StatementRows {
                 Some(batch) => self.batch = Some(plain(batch.map_err(Error::from)?)?),
                 None => return Ok(false),
             }
+            self.asked_settings.as_ref().map_or(Ok(()), AskedSettings::check)?;
         }
         Ok(true)
     }

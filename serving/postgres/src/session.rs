@@ -1,6 +1,8 @@
 //! The state of a client's session: its settings and its transaction. Nothing here reads data or waits.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pgwire::messages::response::TransactionStatus;
@@ -130,6 +132,25 @@ pub(crate) struct ClientSession {
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SessionValues {
     current: Changed,
+    defaults: Changed,
+}
+
+/// What a query sets by `set_config`. The session has it once rows of the query are sent.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AskedSettings(Arc<Mutex<AskedSoFar>>);
+
+#[derive(Debug, Default)]
+struct AskedSoFar {
+    settings: Vec<AskedSetting>,
+    /// The first that cannot be set.
+    problem: Option<SqlProblem>,
+}
+
+#[derive(Debug)]
+struct AskedSetting {
+    name: String,
+    value: Option<String>,
+    is_local: bool,
 }
 
 #[derive(Debug)]
@@ -163,7 +184,7 @@ impl ClientSession {
         session.current.insert("session_authorization".into(), user.to_owned());
         for (name, value) in parameters {
             let name = name.to_lowercase();
-            if find(&name).is_some() || name.contains('.') {
+            if is_known(&name) {
                 // Some clients quote what is none of SQL.
                 session.current.insert(name.clone(), checked(&name, value.trim_matches('\''))?);
             }
@@ -183,7 +204,7 @@ impl ClientSession {
     pub(crate) fn set(&mut self, name: &str, value: Option<&str>, is_local: bool) -> Result<(), SqlProblem> {
         let value = match value {
             Some(value) => Some(checked(name, value)?),
-            None if find(name).is_none() && !name.contains('.') => return Err(unknown(name)),
+            None if !is_known(name) => return Err(unknown(name)),
             None => self.defaults.get(name).cloned(),
         };
         // Outside of a transaction, what is local ends with its statement.
@@ -194,6 +215,14 @@ impl ClientSession {
         self.note_change();
         if !is_local {
             change(&mut self.lasting, name, value);
+        }
+        Ok(())
+    }
+
+    /// Sets what a query has asked for since the last time.
+    pub(crate) fn set_asked(&mut self, asked: &AskedSettings) -> Result<(), SqlProblem> {
+        for AskedSetting { name, value, is_local } in asked.take() {
+            self.set(&name, value.as_deref(), is_local)?;
         }
         Ok(())
     }
@@ -209,7 +238,7 @@ impl ClientSession {
     }
 
     pub(crate) fn values(&self) -> SessionValues {
-        SessionValues { current: self.current.clone() }
+        SessionValues { current: self.current.clone(), defaults: self.defaults.clone() }
     }
 
     /// All settings, as clients get their names.
@@ -364,6 +393,11 @@ impl SessionValues {
         value_of(&self.current, name)
     }
 
+    /// What RESET would make of it.
+    fn default_of(&self, name: &str) -> Option<String> {
+        value_of(&self.defaults, name)
+    }
+
     /// The schemas of the search path that are there, each once.
     pub(crate) fn schemas(&self) -> Vec<String> {
         let mut schemas = names::listed(&self.setting(SEARCH_PATH).unwrap_or_default()).unwrap_or_default();
@@ -371,6 +405,61 @@ impl SessionValues {
         let mut seen = BTreeSet::new();
         schemas.retain(|name| seen.insert(name.clone()));
         schemas
+    }
+}
+
+impl AskedSettings {
+    /// Asks for a setting; without a value for its default. Returns what SHOW will have.
+    pub(crate) fn ask(&self, values: &SessionValues, name: Option<&str>, value: Option<&str>, is_local: bool) -> Option<String> {
+        let name = name.unwrap_or_default().to_lowercase();
+        let checked = match value {
+            Some(value) => checked(&name, value).map(Some),
+            None if is_known(&name) => Ok(None),
+            None => Err(unknown(&name)),
+        };
+        let mut asked = self.lock();
+        match checked {
+            Ok(value) => {
+                let shown = value.clone().or_else(|| values.default_of(&name));
+                asked.settings.push(AskedSetting { name, value, is_local });
+                shown
+            }
+            Err(problem) => {
+                asked.problem.get_or_insert(problem);
+                None
+            }
+        }
+    }
+
+    /// Fails with the first that cannot be set.
+    pub(crate) fn check(&self) -> Result<(), SqlProblem> {
+        match &self.lock().problem {
+            Some(problem) => Err(problem.clone()),
+            None => Ok(()),
+        }
+    }
+
+    fn take(&self) -> Vec<AskedSetting> {
+        std::mem::take(&mut self.lock().settings)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, AskedSoFar> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Functions are compared by what they ask into.
+impl PartialEq for AskedSettings {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for AskedSettings {}
+
+impl Hash for AskedSettings {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
     }
 }
 
@@ -426,6 +515,11 @@ pub(crate) fn defaults() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 fn find(name: &str) -> Option<&'static Known> {
     KNOWN.iter().find(|known| known.name == name)
+}
+
+/// Whether a setting may have this name: clients have their own, which have a point.
+fn is_known(name: &str) -> bool {
+    find(name).is_some() || name.contains('.')
 }
 
 fn value_of(settings: &Changed, name: &str) -> Option<String> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use catalog::DefinitionKind::{Stream, View};
 use serving::ServingLimits;
 use serving::http::Protection;
+use tokio_postgres::types::Type;
 use tokio_postgres::{Client, NoTls};
 
 use crate::server::{Server, error_of, one, texts};
@@ -133,5 +134,67 @@ async fn a_cursor_keeps_the_search_path_that_it_was_declared_with() {
     assert_eq!(one(&client, "SELECT count(*) FROM runs").await, "0");
     let fetch = client.prepare("FETCH c").await.unwrap();
     assert_eq!(client.query_one(&fetch, &[]).await.unwrap().get::<_, i64>("n"), 1);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn set_config_sets_what_set_does() {
+    let server = server().await;
+    let mut client = server.connect().await;
+    assert_eq!(one(&client, "SELECT set_config('search_path', 'system', false)").await, "system");
+    assert_eq!(one(&client, "SHOW search_path").await, "system");
+    assert_eq!(one(&client, "SELECT count(*) FROM runs").await, "0");
+    // As pgAdmin sends it on connecting.
+    let of_pgadmin = "SET DateStyle=ISO; SET client_min_messages=notice; SELECT set_config('bytea_output','hex',false) \
+        FROM pg_show_all_settings() WHERE name = 'bytea_output'; SET client_encoding='UTF8'";
+    assert_eq!(texts(&client, of_pgadmin).await.concat(), [Some("hex".to_owned())]);
+    // What follows in the same text sees it.
+    let sql = "SELECT set_config('search_path', 'public', false); SELECT count(*) FROM runs";
+    assert_eq!(texts(&client, sql).await.concat(), [Some("public".to_owned()), Some("1".to_owned())]);
+
+    let set = client.prepare("SELECT set_config($1, $2, $3), pg_catalog.set_config('my.note', $2, false) AS note").await.unwrap();
+    assert_eq!(set.params(), [Type::TEXT, Type::TEXT, Type::BOOL]);
+    assert_eq!(one(&client, "SHOW TimeZone").await, "UTC", "to describe it sets nothing");
+    let row = client.query_one(&set, &[&"TIMEZONE", &"europe/berlin", &false]).await.unwrap();
+    assert_eq!([row.get::<_, &str>(0), row.get(1)], ["Europe/Berlin", "europe/berlin"]);
+    assert_eq!(one(&client, "SELECT current_setting('my.note')").await, "europe/berlin");
+    assert_eq!(one(&client, "SHOW TimeZone").await, "Europe/Berlin");
+    assert_eq!(one(&client, "SELECT set_config('TimeZone', NULL, false)").await, "UTC");
+    assert_eq!(one(&client, "SHOW TimeZone").await, "UTC");
+
+    // The first rows of an answer have set it, whether the others are asked for or not.
+    let transaction = client.transaction().await.unwrap();
+    let portal = transaction.bind("SELECT set_config('my.note', 'in part', false)", &[]).await.unwrap();
+    assert_eq!(transaction.query_portal(&portal, 1).await.unwrap().len(), 1);
+    transaction.commit().await.unwrap();
+    assert_eq!(one(&client, "SHOW my.note").await, "in part");
+
+    for (is_local, end, expected) in [("true", "COMMIT", "public"), ("false", "ROLLBACK", "public"), ("false", "COMMIT", "system")] {
+        client.batch_execute(&format!("BEGIN; SELECT set_config('search_path', 'system', {is_local})")).await.unwrap();
+        assert_eq!(one(&client, "SELECT current_schema()").await, "system");
+        client.batch_execute(end).await.unwrap();
+        assert_eq!(one(&client, "SELECT current_schema()").await, expected, "{is_local} {end}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn set_config_refuses_what_set_refuses() {
+    let server = server().await;
+    let client = server.connect().await;
+    client.batch_execute("SET my.note = 'kept'").await.unwrap();
+    for (sql, expected) in [
+        ("SELECT set_config('nonsense', '1', false)", "42704"),
+        ("SELECT set_config('nonsense', NULL, false)", "42704"),
+        ("SELECT set_config('server_version', '9', false)", "55P02"),
+        ("SELECT set_config('TimeZone', 'Mars/Base', false)", "22023"),
+        ("SELECT set_config('search_path', 'a b', false)", "22023"),
+        ("SELECT set_config('search_path', 'information_schema', false)", "0A000"),
+        ("SELECT set_config('my.note', 'lost', false), set_config('nonsense', '1', false)", "42704"),
+        ("SELECT set_config('my.note', device, false) FROM runs", "0A000"),
+    ] {
+        assert_eq!(state(&client, sql).await, expected, "{sql}");
+    }
+    assert_eq!(one(&client, "SHOW my.note").await, "kept");
     server.stop().await;
 }

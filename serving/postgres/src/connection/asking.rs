@@ -59,6 +59,21 @@ impl Connection {
         }
     }
 
+    /// Sends rows, at most `max_rows` of them (0: all), and takes over what they have set.
+    pub(super) async fn send_rows(
+        &mut self,
+        answer: &mut StatementRows,
+        output: &mut RowOutput<'_>,
+        max_rows: usize,
+        limits: &StatementLimits,
+    ) -> Answered<Sent> {
+        let sent = answering::send(&mut self.socket, answer, output, max_rows, limits).await?;
+        if let Some(asked) = answer.asked_settings() {
+            self.session.set_asked(asked)?;
+        }
+        Ok(sent)
+    }
+
     pub(super) async fn send_all(
         &mut self,
         running: &RunningStatement<'_>,
@@ -67,7 +82,7 @@ impl Connection {
         limits: &StatementLimits,
     ) -> Answered {
         let format = RowFormat { types: answer.types.clone(), formats, zone: self.session.zone() };
-        let Sent { rows, .. } = answering::send(&mut self.socket, &mut answer, &mut RowOutput::Rows(&format), 0, limits).await?;
+        let Sent { rows, .. } = self.send_rows(&mut answer, &mut RowOutput::Rows(&format), 0, limits).await?;
         self.complete(&tag(running.statement, rows))
     }
 
@@ -93,7 +108,7 @@ impl Connection {
         }
         let values = RowFormat { types: answer.types.clone(), formats, zone: self.session.zone() };
         let mut output = RowOutput::Copy { format: &copy.format, values: &values, begin };
-        let Sent { rows, .. } = answering::send(&mut self.socket, &mut answer, &mut output, 0, limits).await?;
+        let Sent { rows, .. } = self.send_rows(&mut answer, &mut output, 0, limits).await?;
         if let RowOutput::Copy { begin, .. } = output {
             self.socket.put_copy(begin);
         }

@@ -7,7 +7,7 @@ use datafusion::common::ScalarValue;
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::extendedquery::PortalSuspended;
 
-use super::answering::{self, RowOutput, StatementLimits};
+use super::answering::{RowOutput, StatementLimits};
 use super::prepared::{self, Portal, PortalProgress, Prepared};
 use super::{Answered, Connection, RunningStatement};
 use crate::columns::row_description;
@@ -95,7 +95,7 @@ impl Connection {
                 };
                 let at_once = if max_rows == 0 { wanted } else { wanted.min(max_rows) };
                 let format = RowFormat { types, formats, zone: self.session.zone() };
-                let sent = answering::send(&mut self.socket, answer, &mut RowOutput::Rows(&format), at_once, &limits).await?;
+                let sent = self.send_rows(answer, &mut RowOutput::Rows(&format), at_once, &limits).await?;
                 rows = sent.rows;
                 answer.promised = wanted - at_once;
                 if !sent.may_have_more {
@@ -180,7 +180,7 @@ impl Connection {
         if rows == 0 {
             return Ok(0);
         }
-        Ok(answering::send(&mut self.socket, answer, &mut RowOutput::Nothing, rows, limits).await?.rows)
+        Ok(self.send_rows(answer, &mut RowOutput::Nothing, rows, limits).await?.rows)
     }
 
     /// Ends a cursor, or all without a name.

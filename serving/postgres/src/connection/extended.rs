@@ -8,7 +8,7 @@ use pgwire::messages::data::{NoData, ParameterDescription};
 use pgwire::messages::extendedquery::{BindComplete, ParseComplete, PortalSuspended};
 use pgwire::messages::response::EmptyQueryResponse;
 
-use super::answering::{self, RowOutput};
+use super::answering::RowOutput;
 use super::asking::tag;
 use super::cursors::{FetchedBy, no_cursor};
 use super::prepared::{self, Portal, PortalProgress, Prepared};
@@ -233,7 +233,7 @@ impl Connection {
         };
         let formats = prepared::result_formats(&portal.formats, answer.types.len())?;
         let format = RowFormat { types: answer.types.clone(), formats, zone: self.session.zone() };
-        let sent = answering::send(&mut self.socket, answer, &mut RowOutput::Rows(&format), max_rows.max(0) as usize, &limits).await?;
+        let sent = self.send_rows(answer, &mut RowOutput::Rows(&format), max_rows.max(0) as usize, &limits).await?;
         if sent.may_have_more {
             answer.turn().pause();
             self.socket.put(PgWireBackendMessage::PortalSuspended(PortalSuspended::new()))?;

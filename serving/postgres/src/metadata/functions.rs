@@ -57,7 +57,6 @@ pub(super) fn register(session: &SessionContext) {
         ("pg_get_statisticsobjdef", text(None)),
         ("pg_tablespace_location", text(None)),
         ("pg_size_pretty", text(Some("0 bytes"))),
-        ("set_config", text(None)),
         ("pg_export_snapshot", text(Some("00000000-00000000-1"))),
         ("pg_is_in_recovery", truth(false)),
         ("pg_type_is_visible", truth(true)),

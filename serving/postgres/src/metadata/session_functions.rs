@@ -1,21 +1,24 @@
-//! The functions whose value is that of a client's session: each query has its own.
+//! The functions whose value is that of a client's session, and `set_config`, which changes it: each query has its own.
 
 use std::sync::Arc;
 
-use arrow::array::StringArray;
+use arrow::array::{Array, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field};
-use datafusion::common::cast::as_string_array;
+use datafusion::common::cast::{as_boolean_array, as_string_array};
 use datafusion::common::{ScalarValue, exec_err};
 use datafusion::error::Result;
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
 use super::PG_CATALOG;
-use crate::session::SessionValues;
+use crate::session::{AskedSettings, SessionValues};
 
-/// Registers them for one query of this session.
-pub(super) fn register(state: &mut SessionState, values: &Arc<SessionValues>) -> Result<()> {
+/// Registers them for one query of this session. What it sets is noted in `settings`.
+pub(super) fn register(state: &mut SessionState, values: &Arc<SessionValues>, settings: &AskedSettings) -> Result<()> {
+    let signature = Signature::exact(vec![DataType::Utf8, DataType::Utf8, DataType::Boolean], Volatility::Volatile);
+    let set_config = SetConfig { signature, values: values.clone(), settings: settings.clone() };
+    state.register_udf(Arc::new(ScalarUDF::new_from_shared_impl(Arc::new(set_config))))?;
     for (name, asked, signature) in [
         ("current_setting", AskedValue::Setting, Signature::variadic_any(Volatility::Stable)),
         ("current_schema", AskedValue::Schema, Signature::nullary(Volatility::Immutable)),
@@ -76,6 +79,42 @@ impl ScalarUDFImpl for SessionFunction {
                 Ok(ColumnarValue::Scalar(ScalarValue::List(ScalarValue::new_list(&items, &DataType::Utf8, true))))
             }
         }
+    }
+}
+
+/// `set_config(name, value, is_local)`.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct SetConfig {
+    signature: Signature,
+    values: Arc<SessionValues>,
+    settings: AskedSettings,
+}
+
+impl ScalarUDFImpl for SetConfig {
+    fn name(&self) -> &str {
+        "set_config"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Utf8)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [name, value, is_local] = args.args.as_slice() else { return exec_err!("set_config: expected a name, a value and a boolean") };
+        let names = cast(&name.to_array(args.number_rows)?, &DataType::Utf8)?;
+        let values = cast(&value.to_array(args.number_rows)?, &DataType::Utf8)?;
+        let are_local = is_local.to_array(args.number_rows)?;
+        let (names, values, are_local) = (as_string_array(&names)?, as_string_array(&values)?, as_boolean_array(&are_local)?);
+        let shown = (0..args.number_rows).map(|row| {
+            let text = |texts: &StringArray| texts.is_valid(row).then(|| texts.value(row).to_owned());
+            let is_local = are_local.is_valid(row) && are_local.value(row);
+            self.settings.ask(&self.values, text(names).as_deref(), text(values).as_deref(), is_local)
+        });
+        Ok(ColumnarValue::Array(Arc::new(shown.collect::<StringArray>())))
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
+use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Select, SelectItem, SetExpr, Statement,
     VisitorMut,
@@ -14,6 +15,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use definitions::syntax::SyntaxNode;
 use postgres_types::Type;
 use serving::without_escape;
+use types::Result;
 
 const OID: &str = "oid";
 
@@ -21,11 +23,13 @@ const OID: &str = "oid";
 const SEARCHED: &str = "searched";
 
 /// What is asked, as tokens, and what is asked instead. Spaces, line ends and the case of words do not count.
-const SPELLINGS: [(&str, &str); 14] = [
+const SPELLINGS: [(&str, &str); 15] = [
     // Drivers ask whether a type can be sent: functions are there by their names, and one that is none is `-`.
     ("typreceive != 0", "typreceive <> '-'"),
     ("typsend != 0", "typsend <> '-'"),
     ("FROM pg_indexes", "FROM pg_catalog.pg_indexes"),
+    // pgAdmin: the settings, by the function that makes the view.
+    ("FROM pg_show_all_settings()", "FROM pg_catalog.pg_settings"),
     // The type of names.
     ("::name", "::text"),
     // JDBC: whether a type is an array, by its function.
@@ -275,6 +279,25 @@ fn is_visible(expr: &Expr, visible: &str) -> Option<Expr> {
     Parser::new(&PostgreSqlDialect {}).try_with_sql(&format!("{oid} IN ({visible})")).ok()?.parse_expr().ok()
 }
 
+/// Casts the arguments of `set_config` to their types, which parameters among them have then.
+pub(super) fn with_types_of_settings(statement: &mut Statement) -> Result<()> {
+    statement.visit_expressions_mut(|expr| {
+        let Expr::Function(call) = expr else { return Ok(()) };
+        if !is_named(call, "set_config") {
+            return Ok(());
+        }
+        let FunctionArguments::List(list) = &mut call.args else { return Ok(()) };
+        for (arg, data_type) in list.args.iter_mut().zip(["TEXT", "TEXT", "BOOLEAN"]) {
+            if let FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) = arg {
+                let cast = format!("CAST({value} AS {data_type})");
+                let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&cast).and_then(|mut parser| parser.parse_expr());
+                *value = parsed.map_err(DataFusionError::from)?;
+            }
+        }
+        Ok(())
+    })
+}
+
 /// Spells patterns with backslashes: DataFusion knows no other `ESCAPE`.
 pub(super) fn without_escapes(statement: &mut Statement) {
     let _ = statement.visit_expressions_mut(|expr| {
@@ -396,6 +419,16 @@ mod tests {
             with_type_names(&mut statements[0]);
             assert_eq!(statements[0].to_string().to_lowercase(), expected.to_lowercase());
         }
+    }
+
+    #[test]
+    fn the_arguments_of_set_config_have_types() {
+        let sql = "SELECT set_config('a', $1, b.c), set_config($2::text, 'it''s', 'f') FROM b WHERE abs($3) > 0";
+        let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap();
+        with_types_of_settings(&mut statements[0]).unwrap();
+        let expected = "SELECT set_config(CAST('a' AS TEXT), CAST($1 AS TEXT), CAST(b.c AS BOOLEAN)), \
+            set_config(CAST($2::TEXT AS TEXT), CAST('it''s' AS TEXT), CAST('f' AS BOOLEAN)) FROM b WHERE abs($3) > 0";
+        assert_eq!(statements[0].to_string(), expected);
     }
 
     #[test]

@@ -248,3 +248,35 @@ fn the_search_path_follows_every_change_of_settings() {
     }
     assert_eq!(now(&begun("-c search_path=system").unwrap()).0, path(&["system"]));
 }
+
+#[test]
+fn what_a_query_asks_for_is_set_afterwards() {
+    let mut session = session();
+    let (values, asked) = (session.values(), AskedSettings::default());
+    let ask = |name: &str, value: Option<&str>, is_local: bool| asked.ask(&values, Some(name), value, is_local);
+    assert_eq!(ask("TimeZone", Some("europe/berlin"), false).as_deref(), Some("Europe/Berlin"));
+    assert_eq!(ask("my.setting", Some("x"), false).as_deref(), Some("x"));
+    assert_eq!(ask("application_name", None, false).as_deref(), Some("test"), "what the client connected with");
+    assert_eq!(ask("search_path", Some("system"), true).as_deref(), Some("system"), "it ends with its statement");
+    assert_eq!(session.get("timezone").unwrap(), "UTC");
+    asked.check().unwrap();
+    session.set_asked(&asked).unwrap();
+    let now: Vec<String> = ["timezone", "my.setting", SEARCH_PATH].iter().map(|name| session.get(name).unwrap()).collect();
+    assert_eq!(now, ["Europe/Berlin", "x", "\"$user\", public"]);
+    session.set("my.setting", Some("y"), false).unwrap();
+    session.set_asked(&asked).unwrap();
+    assert_eq!(session.get("my.setting").unwrap(), "y", "it was set once");
+    for (name, value, state) in [
+        (Some("nonsense"), Some("1"), UNDEFINED_OBJECT),
+        (Some("nonsense"), None, UNDEFINED_OBJECT),
+        (None, Some("1"), UNDEFINED_OBJECT),
+        (Some("server_version"), Some("9"), "55P02"),
+        (Some("TimeZone"), Some("Mars/Base"), INVALID_PARAMETER_VALUE),
+    ] {
+        let asked = AskedSettings::default();
+        assert_eq!(asked.ask(&values, name, value, false), None, "{name:?}");
+        asked.ask(&values, Some("client_encoding"), Some("LATIN1"), false);
+        asked.ask(&values, Some("my.setting"), Some("z"), false);
+        assert_eq!(asked.check().unwrap_err().state, state, "{name:?}");
+    }
+}
