@@ -22,6 +22,7 @@ public class Clients {
             acrossARun(connection);
             inParts(connection);
             metadata(connection);
+            searchPath(connection);
             errors(connection);
         }
     }
@@ -147,6 +148,11 @@ public class Clients {
             }
         }
         equal("types", types.containsAll(List.of("int8 -5", "text 12", "timestamptz 93", "numeric 2", "bool -7")), true);
+        equal("keywords", List.of(metadata.getSQLKeywords().split(",")).contains("analyze"), true);
+        try (ResultSet found = metadata.getFunctions(null, null, "abs")) {
+            equal("a function", found.next(), true);
+            equal("a function", found.getString("FUNCTION_NAME"), "abs");
+        }
         metadata.getPrimaryKeys(null, "public", "orders").close();
         metadata.getIndexInfo(null, "public", "orders", false, true).close();
         metadata.getImportedKeys(null, "public", "orders").close();
@@ -155,6 +161,26 @@ public class Clients {
         metadata.getColumnPrivileges(null, "public", "orders", "%").close();
         metadata.getUDTs(null, null, "%", null).close();
         metadata.getProcedures(null, null, "%").close();
+    }
+
+    static void searchPath(Connection connection) throws SQLException {
+        equal("the schema", connection.getSchema(), "public");
+        // The same text, prepared: it finds the view, then the table of the system.
+        try (PreparedStatement views = connection.prepareStatement("SELECT count(*) FROM views WHERE view = ?")) {
+            views.setString(1, "units");
+            for (String schema : List.of("system", "public", "system")) {
+                connection.setSchema(schema);
+                equal("the schema", connection.getSchema(), schema);
+                try {
+                    equal("a table of the schema", first(views), new BigDecimal("1"));
+                    equal("it is found in", schema, "system");
+                } catch (SQLException unknown) {
+                    equal("SQLSTATE", unknown.getSQLState(), "42P01");
+                    equal("it is not found in", schema, "public");
+                }
+            }
+        }
+        connection.setSchema("public");
     }
 
     static void errors(Connection connection) throws SQLException {

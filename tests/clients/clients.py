@@ -56,6 +56,10 @@ def psycopg_3():
         for _ in cursor.stream("SELECT * FROM orders"):
             rows += 1
         equal("psycopg stream", rows, 1000)
+        equal("psycopg set_config", connection.execute("SELECT set_config(%s, %s, %s)", ["search_path", "system", False]).fetchone(), ("system",))
+        equal("psycopg search_path", connection.execute("SELECT current_schema()").fetchone(), ("system",))
+        equal("psycopg search_path", connection.execute("SELECT count(*) >= 2 FROM views").fetchone(), (True,))
+        connection.execute("RESET search_path")
         with connection.transaction(), connection.cursor("scrolled") as scrolled:
             scrolled.execute("SELECT order_id FROM orders ORDER BY order_id")
             scrolled.scroll(990)
@@ -220,6 +224,12 @@ def adbc():
         equal("ADBC parameter", cursor.fetchall(), [(10,)])
         cursor.execute("SELECT tags, day, raw, ok, score FROM orders WHERE order_id = 'o1'")
         equal("ADBC types", cursor.fetchall(), [(["x", "y z"], datetime.date(2026, 2, 2), b"\x00\xff", False, 0.125)])
+        objects = connection.adbc_get_objects(depth="all").read_all().to_pylist()
+        schemas = {schema["db_schema_name"]: schema["db_schema_tables"] for catalog in objects if catalog["catalog_name"] == "basestream" for schema in catalog["catalog_db_schemas"]}
+        tables = {table["table_name"]: table for table in schemas["public"]}
+        equal("ADBC objects", (tables["orders"]["table_type"], tables["units"]["table_type"]), ("table", "view"))
+        equal("ADBC objects", [column["column_name"] for column in tables["units"]["table_columns"]], ["unit", "n"])
+        equal("ADBC objects", "runs" in {table["table_name"] for table in schemas["system"]}, True)
 
 
 if __name__ == "__main__":

@@ -87,6 +87,9 @@ def listings():
         tables = {table["table_name"]: table for table in schema["db_schema_tables"]}
         equal("ADBC tables", (tables["orders"]["table_type"], tables["units"]["table_type"]), ("TABLE", "VIEW"))
         equal("ADBC columns", [column["column_name"] for column in tables["units"]["table_columns"]], ["unit", "n"])
+        everything = connection.adbc_get_objects(depth="all").read_all().to_pylist()
+        names = {schema["db_schema_name"] for catalog in everything for schema in catalog["catalog_db_schemas"]}
+        equal("ADBC everything", {"public", "system"} <= names, True)
         equal("ADBC schema", connection.adbc_get_table_schema("units").names, ["unit", "n"])
         equal("ADBC table types", sorted(connection.adbc_get_table_types()), ["SYSTEM TABLE", "TABLE", "VIEW"])
         equal("ADBC info", connection.adbc_get_info()["vendor_name"], "basestream")

@@ -1,4 +1,5 @@
-//! Queries that list the columns of indexes, primary keys or foreign keys, or the types of users. There are none.
+//! Queries that list the columns of indexes, primary keys, foreign keys or other constraints, or the types of users.
+//! There are none.
 
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -9,10 +10,11 @@ use types::Result;
 use super::spellings;
 
 /// A query with one of these texts lists such columns or types, as drivers do.
-const MARKERS: [&str; 5] = [
+const MARKERS: [&str; 6] = [
     "_pg_expandarray",
     "conkey[",
     "any(c.conkey)",
+    "unnest(con.conkey)",
     "generate_subscripts(pg_catalog.pg_index.indkey",
     "from pg_type base_type where base_type.oid=t.typbasetype",
 ];
@@ -37,7 +39,7 @@ fn lists_nothing(sql: &str) -> bool {
 fn no_rows(sql: &str) -> Option<String> {
     let statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).ok()?;
     let [ast::Statement::Query(query)] = statements.as_slice() else { return None };
-    let ast::SetExpr::Select(select) = &*query.body else { return None };
+    let select = first_select(&query.body)?;
     let name = |item: &ast::SelectItem| match item {
         ast::SelectItem::ExprWithAlias { alias, .. } => Some(alias.to_string()),
         ast::SelectItem::UnnamedExpr(ast::Expr::Identifier(name)) => Some(name.to_string()),
@@ -48,6 +50,15 @@ fn no_rows(sql: &str) -> Option<String> {
     let columns: Vec<String> = names.iter().map(|name| format!("CAST(NULL AS TEXT) AS {name}")).collect();
     let kept = spellings::placeholders(sql).into_iter().map(|name| format!(" AND CAST({name} AS TEXT) IS NULL"));
     Some(format!("SELECT {} WHERE false{}", columns.join(", "), kept.collect::<String>()))
+}
+
+/// The SELECT whose names of columns a query has: that of a UNION's first part.
+fn first_select(body: &ast::SetExpr) -> Option<&ast::Select> {
+    match body {
+        ast::SetExpr::Select(select) => Some(select),
+        ast::SetExpr::SetOperation { left, .. } => first_select(left),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
