@@ -1,8 +1,8 @@
 //! Implements `features`: translates a script of the feature language of stream-computing literature into streams,
 //! views and a sink.
 //!
-//! A script has lines `set-source`, `set-sink`, `add-field`, `add-macro` and `add-feature`. What has no exact form in
-//! SQL is refused with its line, and nothing is written.
+//! A script has lines `set-source`, `set-sink`, `add-field`, `add-macro` and `add-feature`, with the options of this
+//! project or those of the literature. What has no exact form in SQL is refused with its line, and nothing is written.
 
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,10 @@ use types::{Error, Result};
 use crate::check::check_project;
 
 mod expression;
+mod feature_lines;
+mod field_types;
+mod options;
+mod reader;
 mod script;
 mod streams;
 mod text;
@@ -50,7 +54,7 @@ pub struct File {
 ///
 /// Either all lines have an exact form and there are files, or there are mistakes.
 pub fn translate(name: &str, text: &str) -> Translated {
-    let (script, mut mistakes) = script::read(text);
+    let (script, mut mistakes) = reader::read(text);
     let files = match mistakes.is_empty() {
         true => translate::files(name, &script, &mut mistakes),
         false => Vec::new(),

@@ -1,7 +1,7 @@
 //! Expressions of features: `OPERATOR(window, event_type, target[=value], ..)`, `F_NAME(arg[=value], ..)`, names,
 //! numbers and texts in single quotes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 use std::str::Chars;
 
@@ -40,6 +40,25 @@ pub(super) fn parse(text: &str) -> Result<Expression, String> {
         None => Ok(parsed),
         Some(found) => Err(parser.unexpected(found, "the end")),
     }
+}
+
+/// No field has such a name: it is a word of SQL.
+pub(super) fn is_boolean(name: &str) -> bool {
+    matches!(name, "true" | "false")
+}
+
+/// The event types that the operators of an expression without macros read.
+pub(super) fn event_types(expression: &Expression) -> BTreeSet<&str> {
+    let Expression::Call(name, arguments) = expression else { return BTreeSet::new() };
+    let mut found: BTreeSet<&str> = BTreeSet::new();
+    if let (false, [_, Argument { expression: Expression::Name(event_type), .. }, ..]) = (name.starts_with("F_"), arguments.as_slice()) {
+        found.insert(event_type);
+    }
+    for Argument { expression, value } in arguments {
+        found.extend(event_types(expression));
+        found.extend(value.iter().flat_map(event_types));
+    }
+    found
 }
 
 /// Replaces the calls of macros, those in the bodies of macros too.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use super::script::{Field, Script, Source};
+use super::script::{Field, Script, Source, TIME_FIELD};
 use super::text::{LINE_COMMENT, listed, made_from, quoted, unused};
 use super::{File, Mistake};
 use crate::sql_names::is_plain;
@@ -136,7 +136,8 @@ impl<'a> TopicStream<'a> {
 
     fn file(&self, script_name: &str) -> File {
         let lines: BTreeSet<usize> = self.event_types.iter().map(|event_type| event_type.source.line).collect();
-        let mut text = made_from(script_name, &listed(lines));
+        let notes: BTreeSet<&String> = self.event_types.iter().flat_map(|event_type| &event_type.source.notes).collect();
+        let mut text = made_from(script_name, &listed(lines), notes);
         let _ = writeln!(text, "CREATE STREAM {} (", self.name);
         for (index, TopicColumn { name, field, lines }) in self.columns.iter().enumerate() {
             let is_needed = self.event_types.iter().any(|event_type| event_type.needs(name));
@@ -203,6 +204,12 @@ impl EventType<'_> {
         let name = self.name;
         for (option, field) in self.roles() {
             if let Some(field) = field.filter(|field| self.field(field).is_none()) {
+                if (option, field) == ("time", TIME_FIELD) {
+                    return Err(format!(
+                        "the event type `{name}` has no field `{TIME_FIELD}`, the time of an event where --time names no other: expected an \
+                         `add-field` of it, or --time"
+                    ));
+                }
                 return Err(format!("--{option} names `{field}`, and no `add-field` gives the event type `{name}` this field"));
             }
         }
@@ -248,7 +255,7 @@ impl EventType<'_> {
     fn file(&self, script_name: &str) -> Option<File> {
         let condition = self.condition("")?;
         let line = self.source.line;
-        let mut text = made_from(script_name, &line.to_string());
+        let mut text = made_from(script_name, &line.to_string(), []);
         let _ = write!(text, "CREATE VIEW {} AS\nSELECT ", self.name);
         for (index, (column, field)) in self.selected("").enumerate() {
             let indent = if index == 0 { "" } else { "       " };

@@ -3,6 +3,7 @@ use engine::functions::Functions;
 use super::*;
 
 const EXAMPLE: &str = include_str!("../../../examples/features-script/payments.script");
+const CONSOLE_EXAMPLE: &str = include_str!("../../../examples/features-script/console.script");
 
 /// Streams, fields and a sink; one feature follows in line 8.
 const HEAD: &str = "set-source --event-type pay --time ts --key device\nset-source --event-type login --time ts\n\
@@ -42,6 +43,21 @@ fn what_has_no_exact_form_is_refused_by_its_line() {
         ("add-filter --name f".into(), "found `add-filter`"),
         ("add-feature --name 'f".into(), "a quote is not closed"),
         ("add-feature --name f --expr amount --x y".into(), "no option --x"),
+        (feature("COUNT(7d, pay, device=none)"), "no field `none`; a text stands in single quotes"),
+        ("add-field --event-type pay --name x --field-name x".into(), "--name and --field-name are one option"),
+        ("add-feature --feature amount --mode set".into(), "--mode is `upget`, `get` or `update`, found `set`"),
+        ("add-feature --name f --feature 'COUNT(7d, pay, device)' --mode update".into(), "expected one of them"),
+        ("add-feature --feature 'F_ABS(amount)' --mode update".into(), "there is no operator"),
+        ("add-feature --event-type none --feature 'COUNT(7d, pay, device)' --mode update".into(), "the event type `none`"),
+        ("add-feature --event-type login --feature 'COUNT(7d, login, device)' --mode get".into(), "a script for each event type"),
+        ("set-source --source '{\"topic\": \"x\", \"filter\": 1}'".into(), "`filter` of --source has no exact form"),
+        ("set-source --source '{\"topic\": 1}'".into(), "expected --source as"),
+        ("set-source --source x".into(), "expected --source as '{\"topic\": \"..\"}', found `x`"),
+        ("set-source --topic a --source '{\"topic\": \"b\"}'".into(), "--topic and --source name different topics"),
+        ("set-source --source '{\"topic\": \"x\"}'".into(), "no `add-field` names an event type of the topic"),
+        ("set-source --time ts".into(), "--event-type is missing"),
+        ("activate now".into(), "activate has no options"),
+        ("config-application".into(), "expected `config-application NAME`"),
     ] {
         let mistakes = refused(&line);
         assert_eq!(mistakes.len(), 1, "{line}: {mistakes:?}");
@@ -98,6 +114,167 @@ fn an_argument_of_a_macro_may_have_a_value_and_a_macro_no_parameter() {
 fn a_comment_ends_with_its_line() {
     let mistakes = refused("# features: \\\nadd-feature --name f --expr none");
     assert_eq!(mistakes, [Mistake { line: 9, message: "the event type `pay` has no field `none`".into() }]);
+}
+
+#[test]
+fn each_option_of_the_literature_is_one_of_ours() {
+    let ours = "set-source --event-type pay --topic pays --time c_timestamp\nset-sink --event-type pay --topic out --mode get\n\
+        add-field --event-type pay --name c_timestamp --path $.at --type timestamptz --unit ms\n\
+        add-field --event-type pay --name device --path $.from --type text\nadd-field --event-type pay --name amount --type double\n\
+        add-feature --event-type pay --name count_7d_pay_device --expr 'COUNT(7d, pay, device)' --mode get\n\
+        add-feature --event-type pay --name m --expr 'MAX(7d, pay, amount, device)' --mode get\n";
+    let expected = translate("s", ours);
+    assert_eq!(expected.mistakes, []);
+    assert!(expected.files.last().unwrap().text.contains("features = 'exclusive'"), "{expected:?}");
+    for (option, other) in [
+        ("--topic pays", "--source '{\"topic\": \"pays\"}'"),
+        (" --time c_timestamp", ""),
+        ("set-sink --event-type pay --topic out", "set-sink --sink '{\"topic\": \"out\"}'"),
+        ("--topic out --mode get", "--topic out"),
+        ("device)' --mode get", "device)'"),
+        (" --type timestamptz --unit ms", ""),
+        ("--name device", "--field-name device"),
+        ("--path $.from", "--field-path $.from"),
+        (" --type text", ""),
+        (" --type double", ""),
+        (" --name count_7d_pay_device", ""),
+        ("--expr", "--feature"),
+    ] {
+        assert!(ours.contains(option), "{option}");
+        assert_eq!(translate("s", &ours.replace(option, other)), expected, "{option}");
+    }
+}
+
+#[test]
+fn a_feature_without_a_name_is_named_by_the_words_of_its_expression() {
+    let features = ["F_ABS(amount)", "COUNT(7d, pay, device='a b')", "COUNT(7d, pay, device='A-b')", "F_ABS( AMOUNT )", "3"];
+    let long = |last: &str| format!("F_SUM({}{last})", "F_ABS(F_MULTIPLY(amount, 2)), ".repeat(5));
+    let mut lines: Vec<String> = features.iter().map(|feature| format!("add-feature --feature \"{feature}\"\n")).collect();
+    lines.extend([long("3"), long("4")].map(|feature| format!("add-feature --feature \"{feature}\"\n")));
+    lines.push("add-feature --name count_7d_pay_device_a_b --feature amount\n".into());
+    let translated = translate("s", &format!("{HEAD}{}", lines.concat()));
+    assert_eq!(translated.mistakes, []);
+    let sink = &translated.files.last().unwrap().text;
+    for (name, line) in [
+        ("f_abs_amount", "8, 11: F_ABS(amount)"),
+        ("count_7d_pay_device_a_b_2", "9: COUNT(7d, pay, device='a b')"),
+        ("count_7d_pay_device_a_b_3", "10: COUNT(7d, pay, device='A-b')"),
+        ("feature_3", "12: 3"),
+        ("count_7d_pay_device_a_b", "15: amount"),
+    ] {
+        let found = sink.lines().any(|text| text.contains(&format!(" AS {name}")) && text.ends_with(&format!(" -- line {line}")));
+        assert!(found, "{name}\n{sink}");
+    }
+    let names: Vec<&str> = sink.lines().filter_map(|line| line.split(" AS ").nth(1)?.split([',', ' ']).next()).collect();
+    assert!(names.iter().all(|name| name.len() <= 100) && names.iter().any(|name| name.len() > 80), "{names:?}");
+}
+
+#[test]
+fn a_field_without_a_type_has_the_type_that_the_expressions_need() {
+    let head = "set-source --event-type pay\nset-sink --topic out\nadd-field --event-type pay --name c_timestamp\n";
+    let fields = ["amount", "ok", "code", "limit_of", "status", "note"].map(|name| format!("add-field --event-type pay --name {name}\n"));
+    let script = |features: &[&str]| {
+        let features = features.iter().map(|feature| format!("add-feature --event-type pay --mode upget --feature \"{feature}\"\n"));
+        format!("{head}{}add-macro --name 'M_ALL(x)' --replace 'SUM(7d, pay, x, note)'\n{}", fields.concat(), features.collect::<String>())
+    };
+    let features = ["M_ALL(amount)", "COUNT(7d, pay, ok=true)", "COUNT(7d, pay, code=7, limit_of=code)", "COUNT(7d, pay, status='x')"];
+    let translated = translate("s", &script(&features));
+    assert_eq!(translated.mistakes, []);
+    let stream = &translated.files[0].text;
+    for column in [
+        "c_timestamp TIMESTAMPTZ NOT NULL OPTIONS (path = '$.c_timestamp', unit = 'ms'), -- line 3\n",
+        "amount DOUBLE OPTIONS",
+        "ok BOOLEAN OPTIONS",
+        "code DOUBLE OPTIONS",
+        "limit_of DOUBLE OPTIONS",
+        "status TEXT OPTIONS",
+        "note TEXT OPTIONS",
+    ] {
+        assert!(stream.contains(column), "{column}\n{stream}");
+    }
+    let mistakes = translate("s", &script(&["AVG(7d, pay, amount, note)", "COUNT(7d, pay, amount='x')"])).mistakes;
+    let message = "--type is missing: line 11 uses `amount`, or a field that it is compared with, as a number, and line 12 as a text";
+    assert_eq!(mistakes, [Mistake { line: 4, message: message.into() }]);
+}
+
+#[test]
+fn a_sink_has_the_mode_of_all_features_that_can_count_its_event() {
+    let feature = |expression: &str, mode: &str| format!("add-feature --event-type pay --feature '{expression}' --mode {mode}\n");
+    let (own, other) = ("COUNT(7d, pay, device)", "COUNT(7d, login, device)");
+    for (features, mode) in [
+        (feature(own, "upget"), "inclusive"),
+        (feature(own, "get"), "exclusive"),
+        (feature(own, "upget") + &feature(other, "get"), "inclusive"),
+        (feature(other, "upget") + &feature(own, "get"), "exclusive"),
+        (feature(own, "update") + &feature(own, "get"), "inclusive"),
+    ] {
+        let translated = translate("s", &format!("{HEAD}{features}"));
+        assert_eq!(translated.mistakes, [], "{features}");
+        let sink = &translated.files.last().unwrap().text;
+        assert!(sink.contains(&format!("features = '{mode}'")), "{features}\n{sink}");
+    }
+    let mistakes = refused(&(feature(own, "upget") + &feature("F_ADD(COUNT(7d, pay, amount), 1)", "get")));
+    let message = "the feature has --mode get, and line 8 --mode upget: a sink counts the event in all of its features or in none";
+    assert_eq!(mistakes, [Mistake { line: 9, message: message.into() }]);
+}
+
+#[tokio::test]
+async fn a_feature_that_is_only_updated_is_kept_and_not_put_out() {
+    let lines = "add-feature --event-type login --feature 'COUNT(7d, login, device)' --mode update\n\
+        add-feature --event-type login --feature 'SUM(7d, login, amount, device)' --mode update\n\
+        add-feature --event-type login --feature 'SUM(7d, pay, amount)' --mode update\n\
+        add-feature --event-type pay --feature 'COUNT(7d, login, device)' --mode get\n";
+    let translated = translate("s", &format!("{HEAD}{lines}"));
+    assert_eq!(translated.mistakes, []);
+    assert_eq!(check(&translated.files, &Functions::standard(), 0).await.unwrap(), []);
+    let text = |path: &str| &translated.files.iter().find(|file| file.path == path).unwrap().text;
+    let by_device = text("views/login_by_device.sql");
+    assert!(by_device.contains(" AS count_7d, -- line 8, 11\n"), "{by_device}");
+    assert!(by_device.contains(" AS sum_amount_7d -- line 9 (kept, and not put out)\n"), "{by_device}");
+    assert!(text("views/pay_all.sql").contains("(kept, and not put out)"));
+    let sink = text("sinks/pay_features.sql");
+    assert!(sink.contains("v1.count_7d AS count_7d_login_device -- line 11: "), "{sink}");
+    assert!(!sink.contains("sum_amount_7d") && !sink.contains("pay_all"), "{sink}");
+}
+
+#[tokio::test]
+async fn a_script_of_the_literature_is_translated_and_says_what_is_not_used() {
+    let translated = translate("console.script", CONSOLE_EXAMPLE);
+    assert_eq!(translated.mistakes, []);
+    assert_eq!(check(&translated.files, &Functions::standard(), 0).await.unwrap(), []);
+    let text = |path: &str| &translated.files.iter().find(|file| file.path == path).unwrap().text;
+    for (path, part) in [
+        (
+            "streams/arcade_events.sql",
+            "-- Not used of --source (line 3): group, offset, zookeeper. basestream.toml says where the log is; ",
+        ),
+        ("streams/arcade_events.sql", "topic = 'arcade-events', format = 'json', event_time = 'c_timestamp');\n"),
+        ("views/signin.sql", "WHERE event_type = 'signin'; -- line 3\n"),
+        ("sinks/purchase_features.sql", "-- Not used of --sink (line 4): broker. "),
+        ("sinks/purchase_features.sql", "-- Not needed here: config-application (line 2), activate (line 28), start (line 29).\n"),
+        ("sinks/purchase_features.sql", "-- Events count whichever application they name.\n"),
+        ("sinks/purchase_features.sql", "WITH (topic = 'arcade-features', features = 'inclusive')"),
+        ("sinks/purchase_features.sql", " AS m_spent_player, -- line 20: M_SPENT(player)\n"),
+    ] {
+        assert!(text(path).contains(part), "{part}\n{}", text(path));
+    }
+    let one_type: String = CONSOLE_EXAMPLE
+        .lines()
+        .filter(|line| !line.contains("signin") && !line.contains("event_type "))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let translated = translate("s", &one_type);
+    assert_eq!(translated.mistakes, []);
+    let note = "-- No field has the type of an event: each event of the topic is one of purchase.\n";
+    assert!(translated.files[0].path == "streams/purchase.sql" && translated.files[0].text.contains(note), "{translated:?}");
+
+    let without = |part: &str| translate("s", &CONSOLE_EXAMPLE.replace(part, "xxxx")).mistakes;
+    let of_type = without("event_type");
+    assert!(of_type.len() == 1 && of_type[0].line == 3 && of_type[0].message.contains("expected --type-field"), "{of_type:?}");
+    let of_time = without("c_timestamp");
+    assert!(of_time[0].line == 3 && of_time[0].message.contains("has no field `c_timestamp`, the time of an event"), "{of_time:?}");
+    let twice = translate("s", &format!("{CONSOLE_EXAMPLE}config-application fair\n")).mistakes;
+    assert!(twice[0].line == 30 && twice[0].message.contains("of the application `arcade`"), "{twice:?}");
 }
 
 /// Of the column's line, of the view's, and of the join's.

@@ -9,9 +9,13 @@ pub(super) fn commented_line(line: &str) -> Option<usize> {
     comment.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// The first line of a file. `lines` are those of the script that it comes from.
-pub(super) fn made_from(script_name: &str, lines: &str) -> String {
-    format!("-- Made by `basestream features` from {script_name}: line {lines}.\n")
+/// The first lines of a file. `lines` are those of the script that it comes from.
+pub(super) fn made_from<'a>(script_name: &str, lines: &str, notes: impl IntoIterator<Item = &'a String>) -> String {
+    let mut text = format!("-- Made by `basestream features` from {script_name}: line {lines}.\n");
+    for note in notes {
+        text.push_str(&format!("-- {note}\n"));
+    }
+    text
 }
 
 pub(super) fn listed(lines: impl IntoIterator<Item = usize>) -> String {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use definitions::durations::parse_duration;
 
-use super::expression::{Argument, Expression, expand};
+use super::expression::{Argument, Expression, event_types, expand, is_boolean};
 use super::script::{FeatureSink, Field, Script, Source};
 use super::streams::{EventType, ScriptStreams};
 use super::text::{LINE_COMMENT, listed, made_from, one_line, quoted, unused};
@@ -25,7 +25,8 @@ pub(super) fn files(script_name: &str, script: &Script, mistakes: &mut Vec<Mista
         mistakes.push(Mistake { line: sink.line, message });
         return files;
     };
-    let mut translator = Translator { script, streams: &streams, event_type: &sink.event_type, views: Vec::new(), line: 0 };
+    let mut translator =
+        Translator { script, streams: &streams, event_type: &sink.event_type, views: Vec::new(), line: 0, is_put_out: true };
     let mut columns = Vec::new();
     for feature in &script.features {
         translator.line = feature.line;
@@ -35,9 +36,19 @@ pub(super) fn files(script_name: &str, script: &Script, mistakes: &mut Vec<Mista
         };
         match translated {
             Ok(sql) => {
-                columns.push((format!("{sql} AS {}", feature.name), format!("{LINE_COMMENT}{}: {}", feature.line, one_line(&feature.text))))
+                let lines = listed(std::iter::once(feature.line).chain(feature.repeated.iter().copied()));
+                columns.push((format!("{sql} AS {}", feature.name), format!("{LINE_COMMENT}{lines}: {}", one_line(&feature.text))));
             }
             Err(message) => mistakes.push(Mistake { line: feature.line, message }),
+        }
+    }
+    // Afterwards, so that they find the views that the sink joins.
+    translator.is_put_out = false;
+    for feature in &script.kept {
+        translator.line = feature.line;
+        translator.event_type = &feature.event_type;
+        if let Err(message) = expand(&feature.expression, &script.macros, 0).and_then(|expanded| translator.keep(&expanded)) {
+            mistakes.push(Mistake { line: feature.line, message });
         }
     }
     files.extend(translator.views.iter().map(|view| view.file(script_name)));
@@ -47,7 +58,7 @@ pub(super) fn files(script_name: &str, script: &Script, mistakes: &mut Vec<Mista
 
 /// `features`: the columns, each with its comment.
 fn sink_file(script_name: &str, sink: &FeatureSink, event_type: &EventType<'_>, features: Vec<(String, String)>, views: &[View]) -> File {
-    let mut text = made_from(script_name, &sink.line.to_string());
+    let mut text = made_from(script_name, &sink.line.to_string(), &sink.notes);
     let key = sink.key.as_ref().map(|key| format!(", key = '{key}'")).unwrap_or_default();
     let _ = write!(text, "CREATE SINK {} WITH (topic = {}{key}, features = '{}') AS\nSELECT ", sink.name, quoted(&sink.topic), sink.mode);
     let fields = event_type.selected(EVENT).map(|(column, _)| (column, String::new()));
@@ -58,7 +69,7 @@ fn sink_file(script_name: &str, sink: &FeatureSink, event_type: &EventType<'_>, 
         let _ = writeln!(text, "{indent}{column}{comma}{comment}");
     }
     let mut clauses = vec![(format!("FROM {} e", event_type.stream), String::new())];
-    for (index, view) in views.iter().enumerate() {
+    for (index, view) in views.iter().enumerate().filter(|(_, view)| view.is_joined()) {
         let alias = format!("v{}", index + 1);
         let on: Vec<String> = view.keys.iter().map(|key| format!("{alias}.{} = {}", key.name, key.value)).collect();
         let on = if on.is_empty() { "true".to_owned() } else { on.join(" AND ") };
@@ -88,7 +99,9 @@ struct ViewColumn {
     name: String,
     aggregate: String,
     /// The lines of the script that use it.
-    lines: Vec<usize>,
+    lines: BTreeSet<usize>,
+    /// Whether the sink reads it.
+    is_put_out: bool,
 }
 
 /// A view in the making.
@@ -100,6 +113,16 @@ struct View {
 }
 
 impl View {
+    /// Whether the sink reads it.
+    fn is_joined(&self) -> bool {
+        self.columns.iter().any(|column| column.is_put_out)
+    }
+
+    /// Whether it has the keys that `other` has, whatever a sink looks up.
+    fn is_keyed_like(&self, other: &View) -> bool {
+        self.from == other.from && self.keys.iter().map(|key| &key.expression).eq(other.keys.iter().map(|key| &key.expression))
+    }
+
     /// The lines of the script that read the view.
     fn lines(&self) -> String {
         let lines: BTreeSet<usize> = self.columns.iter().flat_map(|column| &column.lines).copied().collect();
@@ -115,10 +138,11 @@ impl View {
             let alias = if is_column { String::new() } else { format!(" AS {name}") };
             let _ = write!(text, "{expression}{alias},\n       ");
         }
-        for (index, ViewColumn { name, aggregate, lines }) in self.columns.iter().enumerate() {
+        for (index, ViewColumn { name, aggregate, lines, is_put_out }) in self.columns.iter().enumerate() {
             let comma = if index + 1 < self.columns.len() { "," } else { "" };
             let indent = if index == 0 { "" } else { "       " };
-            let _ = writeln!(text, "{indent}{aggregate} AS {name}{comma}{LINE_COMMENT}{}", listed(lines.iter().copied()));
+            let kept = if *is_put_out { "" } else { " (kept, and not put out)" };
+            let _ = writeln!(text, "{indent}{aggregate} AS {name}{comma}{LINE_COMMENT}{}{kept}", listed(lines.iter().copied()));
         }
         let _ = write!(text, "FROM {}", self.from);
         if !keys.is_empty() {
@@ -132,13 +156,24 @@ impl View {
 struct Translator<'a> {
     script: &'a Script,
     streams: &'a ScriptStreams<'a>,
-    /// The sink's event type.
+    /// The feature's event type: the sink's, if the sink puts it out.
     event_type: &'a str,
     views: Vec<View>,
     line: usize,
+    /// Whether the sink puts the feature out.
+    is_put_out: bool,
 }
 
 impl Translator<'_> {
+    /// A feature of which only what its operators count is kept.
+    fn keep(&mut self, expression: &Expression) -> Result<(), String> {
+        self.source(self.event_type)?;
+        if event_types(expression).is_empty() {
+            return Err("--mode update keeps what operators count, and there is no operator: expected one such as COUNT".into());
+        }
+        self.over_event(expression).map(drop)
+    }
+
     /// An expression over the sink's event and the rows of views.
     fn over_event(&mut self, expression: &Expression) -> Result<String, String> {
         match expression {
@@ -297,7 +332,11 @@ impl Translator<'_> {
             if keys.iter().any(|key| key.expression == expression) {
                 return Err("a key is named twice".into());
             }
-            let value = self.over_fields(argument.value.as_ref().unwrap_or(&argument.expression), self.event_type, EVENT)?;
+            let value =
+                self.over_fields(argument.value.as_ref().unwrap_or(&argument.expression), self.event_type, EVENT).map_err(|message| {
+                    let is_name = matches!(argument.value, Some(Expression::Name(_)));
+                    if is_name { format!("{message}; a text stands in single quotes") } else { message }
+                })?;
             keys.push(ViewKey { name, expression, value });
         }
         keys.sort();
@@ -306,7 +345,9 @@ impl Translator<'_> {
 
     /// Adds a column to the view with these keys and values, unless it is there, and returns how a sink names it.
     fn column(&mut self, wanted: View, label: &str, aggregate: String) -> String {
-        let found = self.views.iter().position(|view| view.from == wanted.from && view.keys == wanted.keys);
+        let is_put_out = self.is_put_out;
+        let is_wanted = |view: &View| view.is_keyed_like(&wanted) && (!is_put_out || view.keys == wanted.keys);
+        let found = self.views.iter().position(is_wanted);
         let index = found.unwrap_or_else(|| {
             let name = unused(&wanted.name, |name| self.views.iter().any(|view| view.name == name) || self.streams.has(name));
             self.views.push(View { name, ..wanted });
@@ -315,14 +356,12 @@ impl Translator<'_> {
         let view = &mut self.views[index];
         let alias = format!("v{}", index + 1);
         if let Some(known) = view.columns.iter_mut().find(|known| known.aggregate == aggregate) {
-            if known.lines.last() != Some(&self.line) {
-                known.lines.push(self.line);
-            }
+            known.lines.insert(self.line);
             return format!("{alias}.{}", known.name);
         }
         let taken = |name: &str| view.columns.iter().any(|column| column.name == name) || view.keys.iter().any(|key| key.name == name);
         let name = unused(label, taken);
-        view.columns.push(ViewColumn { name: name.clone(), aggregate, lines: vec![self.line] });
+        view.columns.push(ViewColumn { name: name.clone(), aggregate, lines: BTreeSet::from([self.line]), is_put_out });
         format!("{alias}.{name}")
     }
 }
@@ -334,11 +373,6 @@ struct Measured<'a> {
     target: &'a Argument,
     /// The keys.
     on: &'a [Argument],
-}
-
-/// No field has such a name: it is a word of SQL.
-fn is_boolean(name: &str) -> bool {
-    matches!(name, "true" | "false")
 }
 
 /// A constant as SQL.
