@@ -420,6 +420,44 @@ fn a_script_over_one_topic_of_several_event_types_runs() {
     assert_eq!(up.stop(), Some(0));
 }
 
+/// A player's sign-ins and purchases, as the script in the literature's spelling counts them.
+#[test]
+fn a_script_as_the_literature_writes_it_runs() {
+    let project = Project::from_example("features-script");
+    assert_success(&project.run(&["features", "console.script"]));
+    assert!(text(&project.run(&["check"]).stdout).ends_with("1 stream, 4 views and 1 sink: no errors\n"));
+    let now = chrono::Utc::now().timestamp_millis();
+    let event = |kind: &str, player: &str, more: &str| format!(r#"{{"at":{now},"kind":"{kind}","player":{{"id":"{player}"}},{more}}}"#);
+    let signin = |player: &str, machine: &str| event("signin", player, &format!(r#""machine":"{machine}""#));
+    let purchase =
+        |player: &str, price: f64, outcome: &str| event("purchase", player, &format!(r#""price":{price},"outcome":"{outcome}""#));
+    let up = project.up();
+    let mut committed = 0;
+    // No key gives the events of a player an order in the topic.
+    for events in [
+        vec![signin("p1", "m1"), signin("p1", "m2"), signin("p2", "m1"), event("signout", "p1", r#""machine":"m1""#)],
+        vec![purchase("p1", 5.0, "paid"), purchase("p2", 1.0, "paid")],
+        vec![purchase("p1", 7.5, "refused")],
+    ] {
+        std::fs::write(project.path().join("events.jsonl"), events.join("\n")).unwrap();
+        project.json(&["ingest", "arcade_events", "events.jsonl"]);
+        committed += i64::try_from(events.len()).unwrap();
+        project.wait_until_committed(committed);
+    }
+    let output = project.run(&["sink", "read", "purchase_features"]);
+    assert_success(&output);
+    let records: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let counted = ["count_1d_purchase_player", "m_spent_player", "count_1d_purchase_outcome_refused_player", "count_1d_signin_player"];
+    let row = |record: &Value| (record["player"].to_string(), counted.map(|column| record[column].as_f64().unwrap_or(f64::NAN)));
+    let mut rows: Vec<(String, [f64; 4])> = records.iter().map(row).collect();
+    rows.sort_by(|one, other| one.partial_cmp(other).unwrap());
+    let expected = [("\"p1\"", [1.0, 5.0, 0.0, 2.0]), ("\"p1\"", [2.0, 12.5, 1.0, 2.0]), ("\"p2\"", [1.0, 1.0, 0.0, 1.0])];
+    assert_eq!(rows, expected.map(|(player, counts)| (player.to_owned(), counts)), "{records:?}");
+    let kept = project.json(&["lookup", "signin_by_player", "player=p1"]);
+    assert_eq!(kept["row"]["count_distinct_machine_7d"], serde_json::json!(2), "{kept}");
+    assert_eq!(up.stop(), Some(0));
+}
+
 const VELOCITY_SCORES: &str = "CREATE SINK velocity_scores WITH (topic = 'velocity-scores') AS
     SELECT t.event_id, v.txns_1h, v.amount_7d FROM transactions t LEFT JOIN device_velocity v ON v.device_id = t.device_id;";
 
