@@ -15,6 +15,9 @@ use types::{Error, Result};
 /// The folder of unfinished files. It is on the same file system as the finished ones, and never listed.
 pub(super) const PARTIAL_FOLDER: &str = ".partial";
 
+/// How often a file is given its name while its folders are removed.
+const ATTEMPTS: u32 = 5;
+
 /// A folder used as object storage. Its functions block: call them outside the runtime's threads.
 #[derive(Debug, Clone)]
 pub(super) struct LocalFolder {
@@ -72,12 +75,19 @@ impl LocalFolder {
         }
     }
 
-    /// After a deletion: removes the file's folder if it is empty now, and makes the deletion durable.
+    /// After a deletion: removes the folders above the file that are empty now, and makes the deletion durable.
     pub(super) fn tidy_after_delete(&self, target: &FilePath) {
-        let Some(folder) = target.parent().filter(|folder| folder.starts_with(&self.root) && *folder != self.root) else { return };
-        // Fails on a folder that is not empty, as intended; a deleted file that reappears is only an orphan.
-        let removed = fs::remove_dir(folder).is_ok();
-        let changed = if removed { folder.parent().unwrap_or(folder) } else { folder };
+        let is_inside = |folder: &&FilePath| folder.starts_with(&self.root) && **folder != *self.root;
+        let mut changed = None;
+        for folder in target.ancestors().skip(1).take_while(is_inside) {
+            changed = Some(folder);
+            // Fails on a folder that is not empty, as intended; a deleted file that reappears is only an orphan.
+            if fs::remove_dir(folder).is_err() {
+                break;
+            }
+            changed = folder.parent();
+        }
+        let Some(changed) = changed else { return };
         if let Err(error) = sync_folder(changed) {
             tracing::debug!(folder = %changed.display(), %error, "a folder was not synchronised after a deletion");
         }
@@ -107,17 +117,18 @@ impl Drop for PartialFile {
     }
 }
 
-/// A hard link is created in one step and never replaces a file. The collector may remove the folder between its
-/// creation and the link, so a missing folder is created again.
+/// A hard link is created in one step and never replaces a file. The collector may remove folders above the name before
+/// they have something in them, so missing folders are created again.
 fn link_to_new_name(partial: &FilePath, target: &FilePath) -> std::io::Result<()> {
     let mut attempts = 0;
     loop {
-        if let Some(folder) = target.parent() {
-            fs::create_dir_all(folder)?;
-        }
         attempts += 1;
+        match target.parent().map_or(Ok(()), fs::create_dir_all) {
+            Err(error) if error.kind() == IoKind::NotFound && attempts < ATTEMPTS => continue,
+            made => made?,
+        }
         match fs::hard_link(partial, target) {
-            Err(error) if error.kind() == IoKind::NotFound && attempts < 5 => continue,
+            Err(error) if error.kind() == IoKind::NotFound && attempts < ATTEMPTS => continue,
             Err(error) if matches!(error.kind(), IoKind::Unsupported | IoKind::PermissionDenied) => {
                 return rename_to_new_name(partial, target);
             }

@@ -57,3 +57,23 @@ fn a_deleted_files_empty_folder_goes_with_it() {
     local.tidy_after_delete(&two);
     assert!(!local.root().join("run").exists() && local.root().exists());
 }
+
+#[test]
+fn all_folders_that_a_deletion_leaves_empty_go_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let local = LocalFolder::open(folder.path()).unwrap();
+    let run = local.root().join("snapshots/view/1/run");
+    let (bucket, merged) = (run.join("00000.parquet"), run.join("merged/00000.parquet"));
+    for file in [&bucket, &merged] {
+        local.write_new(file, b"rows").unwrap();
+    }
+    fs::remove_file(&bucket).unwrap();
+    local.tidy_after_delete(&bucket);
+    assert!(merged.exists());
+    fs::remove_file(&merged).unwrap();
+    local.tidy_after_delete(&merged);
+    let left: Vec<PathBuf> = fs::read_dir(local.root()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(left, [local.root().join(PARTIAL_FOLDER)]);
+    local.write_new(&bucket, b"rows").unwrap();
+    assert!(bucket.exists());
+}
