@@ -18,6 +18,8 @@ pub(super) type Named<T> = HashMap<String, T>;
 
 /// This many descriptions are kept.
 const MAX_DESCRIPTIONS: usize = 256;
+/// What they are kept by may have this many bytes. A longer text is kept alone.
+const MAX_DESCRIBED_BYTES: usize = 1 << 20;
 
 /// A statement's text and what the client said of its parameters. Cheap to clone: each portal has one.
 #[derive(Debug, Clone)]
@@ -103,7 +105,11 @@ impl PortalProgress {
 /// What queries are, by their text, the types that the client says of their parameters, and what the description is
 /// for.
 #[derive(Debug, Default)]
-pub(super) struct Descriptions(HashMap<String, ByTypes>);
+pub(super) struct Descriptions {
+    by_text: HashMap<String, ByTypes>,
+    /// Of the texts and the types.
+    bytes: usize,
+}
 
 type ByTypes = HashMap<Vec<u32>, (DescribedFor, Arc<Description>)>;
 
@@ -112,15 +118,22 @@ type DescribedFor = (Revision, SearchPath);
 
 impl Descriptions {
     pub(super) fn get(&self, sql: &str, types: &[u32], asked_for: DescribedFor) -> Option<Arc<Description>> {
-        let (of, described) = self.0.get(sql)?.get(types)?;
+        let (of, described) = self.by_text.get(sql)?.get(types)?;
         (*of == asked_for).then(|| described.clone())
     }
 
+    /// Keeps one. Where there are too many, or their texts are too long together, it begins anew.
     pub(super) fn keep(&mut self, sql: &str, types: &[u32], described_for: DescribedFor, described: Arc<Description>) {
-        if self.0.values().map(HashMap::len).sum::<usize>() >= MAX_DESCRIPTIONS {
-            self.0.clear();
+        let is_known = self.by_text.get(sql).is_some_and(|by_types| by_types.contains_key(types));
+        if !is_known {
+            let bytes = sql.len() + size_of_val(types);
+            let count = self.by_text.values().map(HashMap::len).sum::<usize>();
+            if count >= MAX_DESCRIPTIONS || self.bytes + bytes > MAX_DESCRIBED_BYTES {
+                *self = Descriptions::default();
+            }
+            self.bytes += bytes;
         }
-        self.0.entry(sql.to_owned()).or_default().insert(types.to_vec(), (described_for, described));
+        self.by_text.entry(sql.to_owned()).or_default().insert(types.to_vec(), (described_for, described));
     }
 }
 

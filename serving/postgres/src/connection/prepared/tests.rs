@@ -29,3 +29,17 @@ fn no_more_descriptions_are_kept_than_may_be() {
     assert_eq!(kept.get("SELECT $1", &[0], at), None);
     assert_eq!(kept.get("SELECT 1", &[], at), Some(Arc::new(nothing())));
 }
+
+/// An application may write its values into its texts.
+#[test]
+fn the_texts_of_descriptions_take_no_more_than_they_may() {
+    let text = |number: usize| format!("SELECT {number}{}", " ".repeat(MAX_DESCRIBED_BYTES / 4));
+    let known = |kept: &Descriptions| (0..4).filter(|number| kept.get(&text(*number), &[], 1).is_some()).collect::<Vec<_>>();
+    let mut kept = Descriptions::default();
+    for number in [0, 1, 2, 2] {
+        kept.keep(&text(number), &[], 1, Arc::new(nothing()));
+    }
+    assert_eq!(known(&kept), [0, 1, 2]);
+    kept.keep(&text(3), &[], 1, Arc::new(nothing()));
+    assert_eq!(known(&kept), [3]);
+}
