@@ -1,7 +1,7 @@
 //! The collector deletes files that are no longer needed: it marks them in the catalog first and deletes them one round
 //! later. No transaction may name a marked file. It also looks for orphans: files whose writer died before it could
 //! commit them. It looks for files that a run left once, a minute after the run ended, and for all others once an hour,
-//! as for leases of processes that died.
+//! as for leases of processes that died and for tokens that ended.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use catalog::{
     Catalog, CatalogState, CollectionPlan, DefinitionKind, DefinitionRecord, ORPHAN_AGE, Retention, StreamsRead, collectable,
-    forget_leases_commit, has_draft, may_have_left_files, orphans, orphans_commit,
+    forget_leases_commit, forget_tokens_commit, has_draft, may_have_left_files, orphans, orphans_commit,
 };
 use committed::registry::Registry;
 use committed::retention::archive_kept;
@@ -72,6 +72,9 @@ pub async fn run(
                 if let Err(error) = forget_leases(&catalog, &clock).await {
                     debug!(%error, "old leases could not be forgotten; trying again later");
                 }
+                if let Err(error) = forget_tokens(&catalog, &clock).await {
+                    debug!(%error, "old tokens could not be forgotten; trying again later");
+                }
             }
         }
     };
@@ -119,6 +122,14 @@ pub async fn collect_orphans(catalog: &Catalog, storage: &ObjectStorage, clock: 
 async fn forget_leases(catalog: &Catalog, clock: &Clock) -> Result<usize> {
     let state = catalog.state().await?;
     let Some(commit) = forget_leases_commit(&state, Uuid::now_v7(), clock()) else { return Ok(0) };
+    let forgotten = commit.remove.len();
+    catalog.commit(commit).await?;
+    Ok(forgotten)
+}
+
+/// Forgets the tokens that ended long ago; returns how many.
+async fn forget_tokens(catalog: &Catalog, clock: &Clock) -> Result<usize> {
+    let Some(commit) = forget_tokens_commit(&catalog.tokens().await?, Uuid::now_v7(), clock()) else { return Ok(0) };
     let forgotten = commit.remove.len();
     catalog.commit(commit).await?;
     Ok(forgotten)

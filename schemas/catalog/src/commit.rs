@@ -161,10 +161,15 @@ pub enum Remove {
         kind: DefinitionKind,
         name: Arc<str>,
     },
-    /// Revokes the token from `at` on. Its record stays until another token takes its name.
+    /// Revokes the token from `at` on. Its record stays for a while, or until another token takes its name.
     Token {
         name: String,
         at: Micros,
+    },
+    /// The record of a token that ended. One that was made later under its name stays.
+    EndedToken {
+        name: String,
+        created_at: Micros,
     },
 }
 

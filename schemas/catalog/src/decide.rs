@@ -6,6 +6,7 @@ mod collect;
 mod compact;
 mod drafts;
 mod old_leases;
+mod old_tokens;
 mod orphans;
 mod publish;
 mod reads;
@@ -20,6 +21,7 @@ pub use collect::{CollectionPlan, Retention, collectable};
 pub use compact::{CompactionRules, compacted, compaction_commit, compactions};
 pub use drafts::{draft_to_resume, has_draft, is_being_recomputed, last_recomputation};
 pub use old_leases::forget_leases_commit;
+pub use old_tokens::forget_tokens_commit;
 pub use orphans::{ORPHAN_AGE, may_have_left_files, orphans, orphans_commit};
 pub(crate) use publish::cut_conflict;
 pub use publish::{

@@ -163,6 +163,7 @@ async fn remove(session: &mut Session, remove: &Remove, applying: Applying) -> R
         Remove::Alert { alert, version, most } => alert::remove(session, alert, *version, *most, applying.revision).await,
         Remove::Pause { kind, name } => pause::remove(session, *kind, name).await,
         Remove::Token { name, at } => token::revoke(session, name, *at).await,
+        Remove::EndedToken { name, created_at } => token::remove(session, name, *created_at).await,
     }
 }
 

@@ -58,6 +58,11 @@ pub(super) async fn revoke(session: &mut Session, name: &str, at: Micros) -> Res
     session.execute(sql, values![name, at]).await.map(drop)
 }
 
+/// Deletes a token, unless it is not the one that was made then.
+pub(super) async fn remove(session: &mut Session, name: &str, created_at: Micros) -> Result<()> {
+    session.execute("DELETE FROM token WHERE name = $1 AND created_at = $2", values![name, created_at]).await.map(drop)
+}
+
 fn record(row: &Row) -> Result<TokenRecord> {
     Ok(TokenRecord {
         name: row.text("name")?,

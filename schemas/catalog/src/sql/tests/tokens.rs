@@ -2,7 +2,12 @@
 
 use super::*;
 
-on_every_engine!(a_token_is_read_as_it_was_written, a_name_has_one_token_that_may_be_used, a_token_that_is_not_there_is_not_revoked,);
+on_every_engine!(
+    a_token_is_read_as_it_was_written,
+    a_name_has_one_token_that_may_be_used,
+    a_token_that_is_not_there_is_not_revoked,
+    a_token_that_ended_long_ago_is_forgotten,
+);
 
 fn token(name: &str, hash: &str) -> TokenRecord {
     TokenRecord {
@@ -56,4 +61,22 @@ async fn a_token_that_is_not_there_is_not_revoked(test: &TestCatalog) {
     let before = test.catalog.revision().await.unwrap();
     assert_eq!(test.catalog.commit(revoked("nobody", 1)).await.unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(test.catalog.revision().await.unwrap(), before);
+}
+
+async fn a_token_that_ended_long_ago_is_forgotten(test: &TestCatalog) {
+    let day = 86_400_000_000;
+    let now = 1_000 * day;
+    let made = |name: &str, expires_at| TokenRecord { expires_at, ..token(name, name) };
+    let names = async || test.catalog.tokens().await.unwrap().into_iter().map(|token| token.name).collect::<Vec<_>>();
+    let tokens = [made("expired", Some(now - 91 * day)), made("lately", Some(now - 89 * day)), made("again", None), made("valid", None)];
+    for token in &tokens {
+        test.catalog.commit(created(token)).await.unwrap();
+    }
+    test.catalog.commit(revoked("again", now - 91 * day)).await.unwrap();
+    let forget = forget_tokens_commit(&test.catalog.tokens().await.unwrap(), Uuid::new_v4(), now).unwrap();
+    let later = TokenRecord { created_at: 6, ..made("again", None) };
+    test.catalog.commit(created(&later)).await.unwrap();
+    test.catalog.commit(forget).await.unwrap();
+    assert_eq!(names().await, ["again", "lately", "valid"], "one has been made again meanwhile");
+    assert_eq!(forget_tokens_commit(&test.catalog.tokens().await.unwrap(), Uuid::new_v4(), now), None);
 }
