@@ -7,7 +7,7 @@ use super::{
     alert, checkpoint, damage, definition, expect, file, gap, ingest, lease, mark, meta, parameter, partition, pause, removed, replay, run,
     sink_switch, snapshot, token, worker,
 };
-use crate::{Add, Advance, CheckpointRecord, Commit, GapRecord, Remove, Revision};
+use crate::{Add, Advance, CheckpointRecord, Commit, DefinitionStatus, GapRecord, Remove, Revision};
 use types::tiles::Micros;
 use types::{Error, Result};
 use uuid::Uuid;
@@ -77,7 +77,10 @@ fn check_transitions(commit: &Commit) -> Result<()> {
 async fn add(session: &mut Session, add: &Add, applying: Applying) -> Result<()> {
     let Applying { revision, now, .. } = applying;
     match add {
-        Add::Definition(record) => definition::put(session, record, revision).await,
+        Add::Definition(record) => {
+            definition::put(session, record, revision).await?;
+            if record.status == DefinitionStatus::Retired { run::forget_retired(session, record.since).await } else { Ok(()) }
+        }
         Add::Parameter(record) => parameter::add(session, record).await,
         Add::Checkpoint(record) => checkpoint::add(session, record, revision).await,
         Add::Compacted { checkpoint, of, files } => compact(session, checkpoint, of, *files, applying).await,

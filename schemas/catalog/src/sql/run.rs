@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::session::{Row, Session, values, word_of};
 use crate::decide::GRACE;
 use crate::{Comparison, Revision, RunRecord, RunStatus};
+use types::tiles::Micros;
 use types::{Error, Result, Strategy};
 
 const STATUSES: [(RunStatus, &str); 6] = [
@@ -33,6 +34,13 @@ pub(super) const RETIRED_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How many runs of each view version the history holds at least. Those that were compared stay, those with a draft,
 /// the newest recomputation, and the newest that succeeded.
 const HISTORY: i64 = 1_000;
+
+/// How long the history has the runs of a version that was retired.
+pub(super) const RETIRED_HISTORY: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+const _: () = assert!(RETIRED_HISTORY.as_secs() > RETIRED_FOR.as_secs());
+
+/// At most this many of them are forgotten at a time: all other commits wait for it.
+const MOST: i64 = 10_000;
 
 /// The columns of a run, and its place in the history.
 macro_rules! columns {
@@ -123,6 +131,17 @@ pub(super) async fn forget_old(session: &mut Session, run: &RunRecord) -> Result
         AND added_revision < (SELECT newer.added_revision FROM run AS newer WHERE newer.view_name = $1 AND newer.version = $2
             ORDER BY newer.added_revision DESC LIMIT 1 OFFSET $3)";
     session.execute(sql, values![&*run.view, i64::from(run.version), HISTORY - 1]).await.map(|_| ())
+}
+
+/// Forgets ended runs of versions that were retired long before `now`, however few these have.
+pub(super) async fn forget_retired(session: &mut Session, now: Micros) -> Result<()> {
+    let sql = "DELETE FROM run WHERE id IN (
+            SELECT one.id FROM definition CROSS JOIN run AS one
+            WHERE definition.kind = 'view' AND definition.status = 'retired' AND definition.since < $1
+                AND one.view_name = definition.name AND one.version = definition.version AND one.ended_at IS NOT NULL
+            LIMIT $2)";
+    let before = now.saturating_sub(RETIRED_HISTORY.as_micros() as Micros);
+    session.execute(sql, values![before, MOST]).await.map(drop)
 }
 
 pub(super) async fn status(session: &mut Session, id: Uuid) -> Result<Option<RunStatus>> {

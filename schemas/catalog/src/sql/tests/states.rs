@@ -21,6 +21,7 @@ on_every_engine!(
     old_runs_are_forgotten_but_for_those_that_were_compared,
     the_newest_recomputation_is_not_forgotten,
     a_failed_recomputation_does_not_hide_the_one_that_succeeded_before_it,
+    runs_of_a_version_that_was_retired_months_ago_are_forgotten,
     ingest_remembers_its_place,
     replayed_dead_letters_are_remembered,
     a_state_read_on_top_of_a_former_one_is_the_whole_state,
@@ -315,6 +316,25 @@ async fn a_failed_recomputation_does_not_hide_the_one_that_succeeded_before_it(t
     let expected = [newest.id, succeeded.id];
     assert_eq!(recomputations(&test.catalog.runs(None, 10_000).await.unwrap()), expected, "the history");
     assert_eq!(recomputations(&test.catalog.state().await.unwrap().runs), expected, "the state");
+}
+
+async fn runs_of_a_version_that_was_retired_months_ago_are_forgotten(test: &TestCatalog) {
+    let retired = |version, since| DefinitionRecord { since, ..definition("v", version, DefinitionStatus::Retired) };
+    let definitions = [retired(1, 9), retired(2, 10), definition("v", 3, DefinitionStatus::Active)];
+    test.catalog.commit(adds(definitions.map(Add::Definition).to_vec())).await.unwrap();
+    let compared = Some(comparison(0, None));
+    let ended = |version| RunRecord { version, status: RunStatus::Succeeded, ended_at: Some(1), comparison: compared.clone(), ..run("v") };
+    for run in [ended(1), ended(2), ended(3), run("v")] {
+        test.catalog.commit(adds(vec![Add::Run(run)])).await.unwrap();
+    }
+    let history = async || test.catalog.runs(None, 10).await.unwrap().iter().map(|run| (run.version, run.status)).collect::<Vec<_>>();
+    let months = super::super::run::RETIRED_HISTORY.as_micros() as i64;
+    let of_another = |status| DefinitionRecord { since: 10 + months, ..definition("w", 1, status) };
+    test.catalog.commit(adds(vec![Add::Definition(of_another(DefinitionStatus::Active))])).await.unwrap();
+    assert_eq!(history().await.len(), 4);
+    test.catalog.commit(adds(vec![Add::Definition(of_another(DefinitionStatus::Retired))])).await.unwrap();
+    let left = [(1, RunStatus::Requested), (3, RunStatus::Succeeded), (2, RunStatus::Succeeded)];
+    assert_eq!(history().await, left);
 }
 
 async fn a_state_holds_open_runs_and_the_newest_ended_ones(test: &TestCatalog) {
