@@ -9,7 +9,7 @@ use pgwire::messages::response::TransactionStatus;
 use serving::{ReadView, SearchPath, parse_as_of};
 use types::tiles::Micros;
 
-use crate::problem::{INVALID_PARAMETER_VALUE, NOT_SUPPORTED, SqlProblem, UNDEFINED_OBJECT};
+use crate::problem::{CONFIGURATION_LIMIT, INVALID_PARAMETER_VALUE, NOT_SUPPORTED, SqlProblem, UNDEFINED_OBJECT};
 use crate::rows::Zone;
 use crate::{SERVER_VERSION, names};
 
@@ -26,6 +26,8 @@ pub(crate) const SEARCH_PATH: &str = "search_path";
 /// The schemas where tables are found by their names alone. No user has one of its own, as `"$user"` would be.
 const SEARCHED_SCHEMAS: [&str; 3] = ["public", "system", "pg_catalog"];
 const INFORMATION_SCHEMA: &str = "information_schema";
+/// A client may set what the server does not know, under names with a dot: names and values of this many bytes.
+const MAX_CUSTOM_BYTES: usize = 1 << 20;
 
 /// A setting: its name in lower case, as clients get it, its default, and whether clients hear of each change.
 struct Known {
@@ -211,6 +213,9 @@ impl ClientSession {
         if is_local && self.transaction.is_none() {
             return Ok(());
         }
+        if let Some(value) = value.as_deref().filter(|_| find(name).is_none()) {
+            self.check_room(name, value)?;
+        }
         change(&mut self.current, name, value.clone());
         self.note_change();
         if !is_local {
@@ -225,6 +230,20 @@ impl ClientSession {
             self.set(&name, value.as_deref(), is_local)?;
         }
         Ok(())
+    }
+
+    /// Whether there is room for a setting that the server does not know.
+    fn check_room(&self, name: &str, value: &str) -> Result<(), SqlProblem> {
+        let others = |settings: &Changed| {
+            let others = settings.iter().filter(|(other, _)| other.as_str() != name && find(other).is_none());
+            others.map(|(other, value)| other.len() + value.len()).sum::<usize>()
+        };
+        let kept = others(&self.current).max(others(&self.lasting));
+        if kept + name.len() + value.len() <= MAX_CUSTOM_BYTES {
+            return Ok(());
+        }
+        let message = format!("found more than {MAX_CUSTOM_BYTES} bytes of settings that the server does not know: RESET some");
+        Err(SqlProblem::new(CONFIGURATION_LIMIT, message))
     }
 
     pub(crate) fn reset_all(&mut self) {

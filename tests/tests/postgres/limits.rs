@@ -161,6 +161,28 @@ async fn a_message_that_is_too_large_is_refused_and_hurts_no_client() {
     server.stop().await;
 }
 
+/// A name takes memory as a text does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_prepares_no_more_than_it_may_however_short_the_texts() {
+    let server = server(ServingLimits::default()).await;
+    let parse = |number: u8| {
+        let name = [vec![b'a' + number], vec![b'x'; 15 << 20]].concat();
+        let body = [name.as_slice(), b"\0SELECT 1\0\0\0".as_slice()].concat();
+        [b"P".as_slice(), (body.len() as i32 + 4).to_be_bytes().as_slice(), body.as_slice()].concat()
+    };
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    socket.write_all(STARTUP).await.unwrap();
+    for number in 0..5 {
+        socket.write_all(&parse(number)).await.unwrap();
+    }
+    socket.write_all(b"S\0\0\0\x04").await.unwrap();
+    socket.shutdown().await.unwrap();
+    let mut answer = Vec::new();
+    tokio::time::timeout(LONG, socket.read_to_end(&mut answer)).await.expect("timed out: it is not closed").unwrap();
+    assert!(answer.windows(7).any(|field| field == b"C53400\0"), "{}", String::from_utf8_lossy(&answer));
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn options_of_the_startup_name_the_time_of_queries() {
     let mut server = server(ServingLimits::default()).await;

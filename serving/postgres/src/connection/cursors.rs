@@ -50,9 +50,8 @@ impl Connection {
         let query = Statement { start: 0, ..Statement::clone(&declare.query) };
         let prepared = Prepared { sql: query.sql.as_str().into(), statement: Some(Arc::new(query)), ..planned };
         let formats = if declare.is_binary { vec![BINARY] } else { Vec::new() };
-        let text_bytes = prepared.sql.len();
         let (number, progress) = (self.portals_made, PortalProgress::NotBegun);
-        self.keep_portal(declare.cursor.clone(), Portal { number, prepared, text_bytes, params, formats, progress })?;
+        self.keep_portal(declare.cursor.clone(), Portal { number, prepared, params, formats, progress })?;
         self.complete("DECLARE CURSOR")
     }
 

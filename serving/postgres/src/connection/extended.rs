@@ -21,7 +21,7 @@ use crate::statement::{Command, statements};
 
 /// A client may keep this many prepared statements, and this many portals.
 const MAX_KEPT: usize = 10_000;
-/// Their texts, and their parameters, may have this many bytes.
+/// Their names, texts and parameters may have this many bytes.
 const MAX_KEPT_BYTES: usize = 64 << 20;
 /// One of fewer bytes is not counted: as many as may be kept have little more.
 const SMALL_BYTES: usize = 4 << 10;
@@ -43,11 +43,13 @@ impl Connection {
             )
             .into());
         }
-        let kept = self.statements.values().map(|prepared| prepared.sql.len());
-        if sql.len() > SMALL_BYTES && kept.sum::<usize>() + sql.len() > MAX_KEPT_BYTES {
+        let prepared = Prepared::new(sql, statements.pop(), types);
+        let bytes = name.len() + prepared.kept_bytes();
+        let kept = self.statements.iter().map(|(name, prepared)| name.len() + prepared.kept_bytes());
+        if bytes > SMALL_BYTES && kept.sum::<usize>() + bytes > MAX_KEPT_BYTES {
             return Err(too_much("prepared statements").into());
         }
-        self.statements.insert(name, Prepared::new(sql, statements.pop(), types));
+        self.statements.insert(name, prepared);
         Ok(self.socket.put(PgWireBackendMessage::ParseComplete(ParseComplete::new()))?)
     }
 
@@ -67,7 +69,7 @@ impl Connection {
         let types = described.as_ref().map_or(&*prepared.types, |described| described.params.as_slice());
         let params = prepared::values(types, formats, values, self.session.zone())?;
         let (number, progress) = (self.portals_made, PortalProgress::NotBegun);
-        self.keep_portal(name, Portal { number, prepared, text_bytes: 0, params, formats: result_formats, progress })?;
+        self.keep_portal(name, Portal { number, prepared, params, formats: result_formats, progress })?;
         Ok(self.socket.put(PgWireBackendMessage::BindComplete(BindComplete::new()))?)
     }
 
@@ -84,9 +86,10 @@ impl Connection {
         if self.portals.len() >= MAX_KEPT {
             return Err(SqlProblem::new(CONFIGURATION_LIMIT, format!("more than {MAX_KEPT} portals: close those that are not used")).into());
         }
-        let kept = self.portals.values().map(Portal::kept_bytes);
-        if portal.kept_bytes() > SMALL_BYTES && kept.sum::<usize>() + portal.kept_bytes() > MAX_KEPT_BYTES {
-            return Err(too_much("parameters of portals and texts of cursors").into());
+        let bytes = name.len() + portal.kept_bytes();
+        let kept = self.portals.iter().map(|(name, portal)| name.len() + portal.kept_bytes());
+        if bytes > SMALL_BYTES && kept.sum::<usize>() + bytes > MAX_KEPT_BYTES {
+            return Err(too_much("portals and cursors").into());
         }
         self.portals.insert(name, portal);
         self.portals_made += 1;

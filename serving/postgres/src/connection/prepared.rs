@@ -49,6 +49,10 @@ impl Prepared {
     pub(super) fn types_are_known(&self, params: usize) -> bool {
         self.types.len() == params && !self.types.contains(&0)
     }
+
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.sql.len() + size_of_val(&*self.types)
+    }
 }
 
 /// A statement with its parameters, and how far its rows are sent.
@@ -56,8 +60,6 @@ pub(super) struct Portal {
     /// How many the connection had made before.
     pub(super) number: u64,
     pub(super) prepared: Prepared,
-    /// What its text takes, where no prepared statement has it.
-    pub(super) text_bytes: usize,
     pub(super) params: Vec<ScalarValue>,
     /// As they were asked for.
     pub(super) formats: Vec<i16>,
@@ -69,8 +71,9 @@ impl Portal {
         self.prepared.command() == Some(&Command::Rows)
     }
 
+    /// With its text, which may be the last of a statement that was closed or replaced.
     pub(super) fn kept_bytes(&self) -> usize {
-        self.text_bytes + self.params.iter().map(|param| param.size()).sum::<usize>()
+        self.prepared.kept_bytes() + self.params.iter().map(|param| param.size()).sum::<usize>()
     }
 }
 

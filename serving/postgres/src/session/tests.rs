@@ -164,6 +164,22 @@ fn a_transaction_and_a_suspended_portal_wait_for_their_client_a_bounded_time() {
     assert_eq!(session.idle_timeout(false), Some(IDLE_IN_TRANSACTION));
 }
 
+#[test]
+fn settings_that_the_server_does_not_know_take_no_more_than_they_may() {
+    let mut session = session();
+    let half = "x".repeat(MAX_CUSTOM_BYTES / 2);
+    session.set("app.a", Some(&half), false).unwrap();
+    session.set("app.a", Some(&half), false).unwrap();
+    for is_local in [false, true] {
+        session.begin_transaction();
+        assert_eq!(session.set("app.b", Some(&half), is_local).unwrap_err().state, CONFIGURATION_LIMIT);
+    }
+    session.set("app.a", None, true).unwrap();
+    assert_eq!(session.set("app.b", Some(&half), false).unwrap_err().state, CONFIGURATION_LIMIT, "a rollback brings it back");
+    session.set("app.a", None, false).unwrap();
+    session.set("app.b", Some(&half), false).unwrap();
+}
+
 fn begun(options: &str) -> Result<ClientSession, SqlProblem> {
     ClientSession::begin("ann", &[("options".to_owned(), options.to_owned())])
 }

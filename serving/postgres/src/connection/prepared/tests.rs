@@ -34,12 +34,23 @@ fn no_more_descriptions_are_kept_than_may_be() {
 #[test]
 fn the_texts_of_descriptions_take_no_more_than_they_may() {
     let text = |number: usize| format!("SELECT {number}{}", " ".repeat(MAX_DESCRIBED_BYTES / 4));
-    let known = |kept: &Descriptions| (0..4).filter(|number| kept.get(&text(*number), &[], 1).is_some()).collect::<Vec<_>>();
+    let at = (1, SearchPath::default());
+    let known = |kept: &Descriptions| (0..4).filter(|number| kept.get(&text(*number), &[], at).is_some()).collect::<Vec<_>>();
     let mut kept = Descriptions::default();
     for number in [0, 1, 2, 2] {
-        kept.keep(&text(number), &[], 1, Arc::new(nothing()));
+        kept.keep(&text(number), &[], at, Arc::new(nothing()));
     }
     assert_eq!(known(&kept), [0, 1, 2]);
-    kept.keep(&text(3), &[], 1, Arc::new(nothing()));
+    kept.keep(&text(3), &[], at, Arc::new(nothing()));
     assert_eq!(known(&kept), [3]);
+}
+
+#[test]
+fn a_portal_takes_what_its_text_and_its_values_take() {
+    let prepared = Prepared::new("SELECT $1".to_owned(), None, vec![25]);
+    let params = vec![ScalarValue::Utf8(Some("x".repeat(1_000)))];
+    let of_params = params[0].size();
+    assert_eq!(prepared.kept_bytes(), "SELECT $1".len() + 4);
+    let portal = Portal { number: 0, prepared, params, formats: Vec::new(), progress: PortalProgress::NotBegun };
+    assert_eq!(portal.kept_bytes(), portal.prepared.kept_bytes() + of_params);
 }
