@@ -31,8 +31,8 @@ const _: () = assert!(RECENT_FOR.as_secs() > GRACE.as_secs());
 /// gone, and versions come and go for years.
 pub(super) const RETIRED_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// How many runs of each view version the history holds at least. Those that were compared stay, those with a draft,
-/// the newest recomputation, and the newest that succeeded.
+/// How many runs of each view version the history holds at least, and how many that were compared. The newest
+/// recomputation stays too, and the newest that succeeded.
 const HISTORY: i64 = 1_000;
 
 /// How long the history has the runs of a version that was retired.
@@ -123,7 +123,10 @@ pub(super) async fn recent(session: &mut Session) -> Result<Vec<RunRecord>> {
 
 /// Forgets ended runs of a version that are older than its newest ones.
 pub(super) async fn forget_old(session: &mut Session, run: &RunRecord) -> Result<()> {
-    let sql = "DELETE FROM run WHERE view_name = $1 AND version = $2 AND status NOT IN ('requested', 'running') AND differences IS NULL AND draft IS NULL
+    let sql = "DELETE FROM run WHERE view_name = $1 AND version = $2 AND status NOT IN ('requested', 'running')
+        AND (differences IS NULL OR added_revision < (SELECT newer.added_revision FROM run AS newer
+            WHERE newer.view_name = $1 AND newer.version = $2 AND newer.differences IS NOT NULL
+            ORDER BY newer.added_revision DESC LIMIT 1 OFFSET $3))
         AND (strategy IS NULL OR strategy <> 'full' OR added_revision < (SELECT max(newer.added_revision) FROM run AS newer
             WHERE newer.view_name = $1 AND newer.version = $2 AND newer.strategy = 'full'))
         AND (strategy IS NULL OR strategy <> 'full' OR status <> 'succeeded' OR added_revision < (SELECT max(newer.added_revision)

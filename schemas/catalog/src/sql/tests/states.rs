@@ -21,6 +21,7 @@ on_every_engine!(
     old_runs_are_forgotten_but_for_those_that_were_compared,
     the_newest_recomputation_is_not_forgotten,
     a_failed_recomputation_does_not_hide_the_one_that_succeeded_before_it,
+    of_runs_that_were_compared_the_newest_thousand_stay,
     runs_of_a_version_that_was_retired_months_ago_are_forgotten,
     ingest_remembers_its_place,
     replayed_dead_letters_are_remembered,
@@ -316,6 +317,22 @@ async fn a_failed_recomputation_does_not_hide_the_one_that_succeeded_before_it(t
     let expected = [newest.id, succeeded.id];
     assert_eq!(recomputations(&test.catalog.runs(None, 10_000).await.unwrap()), expected, "the history");
     assert_eq!(recomputations(&test.catalog.state().await.unwrap().runs), expected, "the state");
+}
+
+/// A recomputation that failed long before the newest one is not gone on with.
+async fn of_runs_that_were_compared_the_newest_thousand_stay(test: &TestCatalog) {
+    let strategy = Some(types::Strategy::Full);
+    let draft = Some(RunDraft { path: "d".into(), bytes: 9, checksum: 1, events: 10, resumed: 0, format: 1 });
+    let failed = RunRecord { status: RunStatus::Failed, ended_at: Some(1), strategy, draft, ..run("v") };
+    test.catalog.commit(adds(vec![Add::Run(failed)])).await.unwrap();
+    let compared = Some(comparison(0, None));
+    let one = || RunRecord { status: RunStatus::Succeeded, ended_at: Some(1), strategy, comparison: compared.clone(), ..run("v") };
+    for _ in 0..11 {
+        test.catalog.commit(adds((0..100).map(|_| Add::Run(one())).collect())).await.unwrap();
+    }
+    let history = test.catalog.runs(None, 10_000).await.unwrap();
+    assert_eq!(history.len(), 1_000);
+    assert!(history.iter().all(|run| run.status == RunStatus::Succeeded));
 }
 
 async fn runs_of_a_version_that_was_retired_months_ago_are_forgotten(test: &TestCatalog) {
