@@ -2,21 +2,16 @@
 
 use std::sync::Arc;
 
-use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use engine::functions::Functions;
 use engine::plan::{session_builder, session_config};
 use storage::ObjectStorage;
 use types::Result;
-use types::process_folder::ProcessFolder;
 
 use crate::layer::RunSettings;
 use crate::memory::PeakPool;
-use crate::temp_folder::at_folder;
-
-/// What the names of the folders begin with that runs spill to.
-const SPILL_PREFIX: &str = "basestream-run-";
+use crate::temp_folder::SessionFolder;
 
 pub(crate) fn open_session(
     settings: &RunSettings,
@@ -24,29 +19,13 @@ pub(crate) fn open_session(
     functions: &Functions,
     pool: Arc<PeakPool>,
 ) -> Result<SessionContext> {
-    let folder = spill_folder(settings)?;
-    let directories = |folder: &ProcessFolder| DiskManagerMode::Directories(vec![folder.path().to_owned()]);
-    let mode = folder.as_ref().map_or(DiskManagerMode::OsTmpDirectory, directories);
-    let disk = DiskManagerBuilder::default().with_mode(mode);
-    let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(disk).build_arc()?;
+    let folder = SessionFolder::create(settings.temp_dir.as_deref())?;
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(folder.disk()).build_arc()?;
     storage.register(&runtime);
-    // The folder lasts as long as the session.
-    let config = match folder {
-        Some(folder) => config(settings).with_extension(Arc::new(folder)),
-        None => config(settings),
-    };
-    let state = session_builder().with_config(config).with_runtime_env(runtime).build();
+    let state = session_builder().with_config(folder.kept_in(config(settings))).with_runtime_env(runtime).build();
     let session = SessionContext::new_with_state(state);
     functions.register(&session)?;
     Ok(session)
-}
-
-/// `None` if the system has no temporary folder that can be written: a run that does not spill needs none.
-fn spill_folder(settings: &RunSettings) -> Result<Option<ProcessFolder>> {
-    match &settings.temp_dir {
-        Some(folder) => Ok(Some(ProcessFolder::create(folder, SPILL_PREFIX).map_err(|error| at_folder(folder, error))?)),
-        None => Ok(ProcessFolder::create(&std::env::temp_dir(), SPILL_PREFIX).ok()),
-    }
 }
 
 /// Returns the configuration of a session. With a small limit, batches and the memory that a sort reserves for merging

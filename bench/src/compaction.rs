@@ -90,6 +90,7 @@ async fn read(installed: &Installed) -> Result<Read> {
         storage: installation.storage.clone(),
         functions: installation.functions.clone(),
         memory_limit: 4 << 30,
+        temp_dir: None,
     };
     let began = Instant::now();
     let report = verify_view(&verifier, VIEW, &NodeServed(node), jobs::now()).await?;

@@ -8,6 +8,7 @@
 //! The expected side shares no planning with the layers: it rewrites the view's text ([`plain`]) and passes it to
 //! DataFusion like any query. [`verify_log`] goes one step further back and compares the archive with the log.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -87,6 +88,8 @@ pub struct Verifier {
     pub functions: Functions,
     /// In bytes; a larger recomputation spills to disk.
     pub memory_limit: usize,
+    /// Where it spills to; the system's temporary folder if absent.
+    pub temp_dir: Option<PathBuf>,
 }
 
 /// The result for one view.

@@ -37,6 +37,7 @@ pub async fn answer(path: &Path) -> Result<String> {
         storage: installation.storage.clone(),
         functions: installation.functions.clone(),
         memory_limit: task.memory_bytes as usize,
+        temp_dir: None,
     };
     let began = Instant::now();
     let state = installation.catalog.state().await?;

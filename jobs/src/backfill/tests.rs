@@ -118,7 +118,7 @@ impl Bench {
     /// Compares the views with plain SQL over the archive, and the archive with the log.
     async fn verified(&self, views: &[&str]) {
         let Installation { catalog, storage, functions, log, .. } = self.installation.clone();
-        let verifier = Verifier { catalog, storage, functions, memory_limit: 64 << 20 };
+        let verifier = Verifier { catalog, storage, functions, memory_limit: 64 << 20, temp_dir: None };
         let node = self.installation.node_of(WantedViews::All).await.unwrap();
         for view in views {
             let report = verify_view(&verifier, view, &NodeServed(node.clone()), now()).await.unwrap();

@@ -40,6 +40,7 @@ pub(super) async fn verify(context: &Context, args: VerifyArgs) -> Result<Done> 
         storage: installation.storage.clone(),
         functions: installation.functions.clone(),
         memory_limit: installation.settings.batch.memory_limit as usize,
+        temp_dir: installation.settings.batch.temp_dir.clone(),
     };
     let views = WantedViews::one(&args.view);
     let served: Box<dyn Served> = match &args.url {

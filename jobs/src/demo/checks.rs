@@ -223,5 +223,6 @@ fn verifier(installation: &Installation) -> Verifier {
         storage: installation.storage.clone(),
         functions: installation.functions.clone(),
         memory_limit: usize::try_from(installation.settings.batch.memory_limit).unwrap_or(usize::MAX),
+        temp_dir: installation.settings.batch.temp_dir.clone(),
     }
 }

@@ -53,7 +53,8 @@ impl LineOptions {
         self.take(name).map(|value| identifier(&value)).transpose()
     }
 
-    /// The topic, named by `--topic` or in the JSON of the option `json`, and the members of the JSON that are not used.
+    /// The topic, named by `--topic` or in the JSON of the option `json`, and the members of the JSON that are not
+    /// used.
     pub fn topic(&mut self, json: &str) -> Result<(Option<String>, Vec<&'static str>), String> {
         let mut topic = self.take("topic");
         let Some(text) = self.take(json) else { return Ok((topic, Vec::new())) };

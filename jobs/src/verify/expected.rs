@@ -1,10 +1,12 @@
 //! The expected rows: runs the plain SELECT with DataFusion over the archive's files.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
+use batch::SessionFolder;
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord};
 use committed::names::{live_names, no_view};
 use datafusion::catalog::{Session, TableProvider};
@@ -15,7 +17,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use definitions::{Definitions, OnError, StreamDefinition, ViewDefinition, parse};
 use engine::events::plan_schema;
 use engine::functions::Functions;
@@ -40,6 +42,7 @@ pub struct Expected {
     archive: Archive,
     functions: Functions,
     memory_limit: usize,
+    temp_dir: Option<PathBuf>,
     left_out: FailingOffsets,
     read: EventsScanned,
     /// How many events are evaluated at once; absent: as many as usual.
@@ -70,6 +73,7 @@ impl Expected {
             archive: Archive { storage: verifier.storage.clone(), files: state.readable(FileKind::Archive).cloned().collect() },
             functions: verifier.functions.clone(),
             memory_limit: verifier.memory_limit,
+            temp_dir: verifier.temp_dir.clone(),
             left_out: FailingOffsets::default(),
             read: EventsScanned::default(),
             batch_rows: None,
@@ -84,7 +88,7 @@ impl Expected {
     /// Leaves out the events before `vector` on which the view fails: each evaluated alone, whatever the layers
     /// recorded.
     pub async fn leave_out_failing(&mut self, vector: &Vector) -> Result<()> {
-        let session = session(&self.functions, self.memory_limit, None)?;
+        let session = self.session_of_batches(None)?;
         self.archive.storage.register(&session.runtime_env());
         let planned = Planner::new(&self.definitions, self.functions.clone()).plan(&self.view).await;
         let Ok(Planned::Stateful(plan)) = planned else { return Ok(()) };
@@ -128,7 +132,7 @@ impl Expected {
 
     /// Returns the view as plain SQL.
     pub fn ask(&self, moment: Moment) -> Result<Plain> {
-        let session = session(&self.functions, self.memory_limit, None)?;
+        let session = self.session_of_batches(None)?;
         let state = session.state();
         plain(&self.view, &self.definitions, &|name| state.aggregate_functions().contains_key(name), moment)
     }
@@ -171,13 +175,30 @@ impl Expected {
     }
 
     fn session(&self, vector: &Vector) -> Result<SessionContext> {
-        let session = session(&self.functions, self.memory_limit, self.batch_rows)?;
+        let session = self.session_of_batches(self.batch_rows)?;
         self.archive.storage.register(&session.runtime_env());
         TypedTextColumns::of_streams(&self.definitions.streams).register(&session);
         for stream in &self.definitions.streams {
             let table = ArchiveTable::new(&self.archive, stream, vector, &self.left_out);
             session.register_table(datafusion::common::TableReference::bare(&*stream.name), Arc::new(table))?;
         }
+        Ok(session)
+    }
+
+    /// Creates a session with the same dialect as all others, its own memory limit, and none of their plans.
+    fn session_of_batches(&self, batch_rows: Option<usize>) -> Result<SessionContext> {
+        let folder = SessionFolder::create(self.temp_dir.as_deref())?;
+        let pool = Arc::new(FairSpillPool::new(self.memory_limit));
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(folder.disk()).build_arc()?;
+        let config = batch_rows.into_iter().fold(session_config(), SessionConfig::with_batch_size);
+        let mut state = asking_session_builder().with_config(folder.kept_in(config)).with_runtime_env(runtime).build();
+        if batch_rows.is_some() {
+            let rules = state.optimizers().iter().filter(|rule| rule.name() != REORDERING).cloned().collect();
+            state = SessionStateBuilder::new_from_existing(state).with_optimizer_rules(rules).build();
+        }
+        let session = SessionContext::new_with_state(state);
+        self.functions.register(&session)?;
+        plain::register(&session);
         Ok(session)
     }
 }
@@ -200,21 +221,6 @@ fn definitions(state: &CatalogState) -> Result<Definitions> {
         views: named(DefinitionKind::View).map(|record| parse::parse_view(&record.sql)).collect::<Result<_>>()?,
         ..Definitions::default()
     })
-}
-
-/// Creates a session with the same dialect as all others, its own memory limit, and none of their plans.
-fn session(functions: &Functions, memory_limit: usize, batch_rows: Option<usize>) -> Result<SessionContext> {
-    let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(memory_limit))).build_arc()?;
-    let mut state = asking_session_builder().with_runtime_env(runtime).build();
-    if let Some(rows) = batch_rows {
-        let rules = state.optimizers().iter().filter(|rule| rule.name() != REORDERING).cloned().collect();
-        let config = session_config().with_batch_size(rows);
-        state = SessionStateBuilder::new_from_existing(state).with_config(config).with_optimizer_rules(rules).build();
-    }
-    let session = SessionContext::new_with_state(state);
-    functions.register(&session)?;
-    plain::register(&session);
-    Ok(session)
 }
 
 /// A stream as a table: its archived events before a vector.

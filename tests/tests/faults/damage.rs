@@ -129,6 +129,7 @@ impl Copy {
             storage: self.installation.storage.clone(),
             functions: Functions::standard(),
             memory_limit: 64 << 20,
+            temp_dir: None,
         }
     }
 

@@ -78,6 +78,7 @@ impl Site {
             storage: self.harness.storage.clone(),
             functions: self.harness.functions.clone(),
             memory_limit: 256 << 20,
+            temp_dir: None,
         };
         let report = verify_view(&verifier, view, &jobs::served::NodeServed(self.node().await), now()).await.unwrap();
         assert!(report.is_equal(), "{report:?}");

@@ -95,7 +95,7 @@ async fn every_layer() {
     let (catalog, storage, functions) = (harness.catalog.clone(), harness.storage.clone(), harness.functions.clone());
     // Plain SQL over a million users holds its groups in memory, and a fair pool gives each of its operators a small
     // part.
-    let verifier = Verifier { catalog, storage, functions, memory_limit: 16 << 30 };
+    let verifier = Verifier { catalog, storage, functions, memory_limit: 16 << 30, temp_dir: None };
     let report = verify_view(&verifier, VIEW, &NodeServed(node.clone()), now()).await.unwrap();
     assert!(report.is_equal(), "{:?}", report.differences);
     assert_eq!((report.rows, report.crowded), (SMALL as u64 + 1, 1));

@@ -191,7 +191,8 @@ impl<'a> Quiet<'a> {
             return Err(Error::corrupt(format!("the ledger does not balance: {line:?}")));
         }
         let functions = of.functions.clone();
-        let verifier = Verifier { catalog: of.catalog.clone(), storage: of.storage.clone(), functions, memory_limit: 1 << 30 };
+        let verifier =
+            Verifier { catalog: of.catalog.clone(), storage: of.storage.clone(), functions, memory_limit: 1 << 30, temp_dir: None };
         let t = state.partitions.values().filter_map(|partition| partition.max_event_time).max().unwrap_or_default();
         for live in &Registry::load(&state, &of.functions).await?.views {
             let line = ledger::view(&verifier, &state, live, t).await?;

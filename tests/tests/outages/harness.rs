@@ -158,6 +158,7 @@ impl Engines {
             storage: self.harness.storage.clone(),
             functions: self.harness.functions.clone(),
             memory_limit: 256 << 20,
+            temp_dir: None,
         };
         let report = verify_view(&verifier, "by_account", &NodeServed(node), now()).await.unwrap();
         assert!(report.is_equal(), "{report:?}");

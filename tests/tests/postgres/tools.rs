@@ -1,5 +1,5 @@
-//! What Grafana, DBeaver and Metabase ask when they connect and when someone browses, asyncpg of types, and ADBC and JDBC
-//! for their lists, as their public sources send it.
+//! What Grafana, DBeaver and Metabase ask when they connect and when someone browses, asyncpg of types, and ADBC and
+//! JDBC for their lists, as their public sources send it.
 
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};

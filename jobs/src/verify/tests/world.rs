@@ -46,7 +46,7 @@ impl World {
             add.push(definition(DefinitionKind::View, &parse::parse_view(sql).unwrap().name, sql));
         }
         catalog.commit(Commit { id: Uuid::new_v4(), add, ..Commit::default() }).await.unwrap();
-        let verifier = Verifier { catalog, storage, functions: Functions::standard(), memory_limit: 64 << 20 };
+        let verifier = Verifier { catalog, storage, functions: Functions::standard(), memory_limit: 64 << 20, temp_dir: None };
         World { verifier, stream: Arc::new(parse::parse_stream(STREAM).unwrap()), ids: HashSet::new(), log: vec![Vec::new(), Vec::new()] }
     }
 

@@ -234,8 +234,8 @@ fn is_named(call: &Function, name: &str) -> bool {
     written.strip_prefix("pg_catalog.").unwrap_or(&written) == name
 }
 
-/// Makes `pg_table_is_visible(t.oid)` in a WHERE the question whether `t` is in one of these schemas. DataFusion plans no
-/// such question elsewhere, where the function is true.
+/// Makes `pg_table_is_visible(t.oid)` in a WHERE the question whether `t` is in one of these schemas. DataFusion plans
+/// no such question elsewhere, where the function is true.
 pub(super) fn with_visible_tables(statement: &mut Statement, schemas: &[String]) {
     let visible = format!(
         "SELECT visible.oid FROM pg_catalog.pg_class visible WHERE visible.relnamespace IN (

@@ -87,7 +87,7 @@ async fn asked(node: &Node, as_of: Option<Micros>) -> (Vec<String>, bool) {
 
 fn verifier(harness: &Harness) -> Verifier {
     let (catalog, storage, functions) = (harness.catalog.clone(), harness.storage.clone(), harness.functions.clone());
-    Verifier { catalog, storage, functions, memory_limit: 64 << 20 }
+    Verifier { catalog, storage, functions, memory_limit: 64 << 20, temp_dir: None }
 }
 
 /// The served rows are those of plain SQL, two of them.

@@ -123,6 +123,7 @@ impl Installation {
             storage: self.harness.storage.clone(),
             functions: self.harness.functions.clone(),
             memory_limit: 64 << 20,
+            temp_dir: None,
         };
         let read_view = self.node.read_view().unwrap();
         let of_run = read_view.view("v").ok().and_then(|loaded| loaded.snapshot.as_ref()?.manifest.joined.as_ref().map(|joined| joined.t));
