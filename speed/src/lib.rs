@@ -44,5 +44,5 @@ pub use registration::Registration;
 pub use released::ProcessIds;
 pub use replay::Replay;
 pub use sinks::{Accepted, EventSinks, WorkerSinks};
-pub use stalls::{SINK_STALLED, Stall, error_of_sink};
+pub use stalls::{SINK_STALLED, Stall};
 pub use writers::CheckpointWriters;

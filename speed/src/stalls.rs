@@ -7,6 +7,7 @@
 //! Nothing here uses a clock or a log.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,11 +16,6 @@ use types::outage::Outage;
 
 /// What the outage is called, in `/readyz` and in `status`.
 pub const SINK_STALLED: &str = "records of a sink cannot be put out";
-
-/// How the error of an outage names sinks.
-const THE_SINK: &str = "the sink \"";
-const NOT_READ: &str = ", which is not read meanwhile: ";
-const BETWEEN_SINKS: &str = "; ";
 
 /// The pause after the second failure. A first one may be of the moment: the stream is read again at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -98,21 +94,17 @@ impl Stalls {
     pub(crate) fn outage(&self, now: Instant) -> Option<Outage> {
         let all = self.current(now);
         let since = all.iter().map(|(_, since)| *since).min()?;
-        let said = |(stall, _): &(&Stall, Instant)| format!("{}{}\"{NOT_READ}{}", over_stream(&stall.sink), stall.stream, stall.error);
-        let error = all.iter().map(said).collect::<Vec<_>>().join(BETWEEN_SINKS);
-        Some(Outage { what: SINK_STALLED, lasting: now.saturating_duration_since(since), error })
+        let error = all.iter().map(|(stall, _)| stall.to_string()).collect::<Vec<_>>().join("; ");
+        let errors = all.iter().map(|(stall, _)| (stall.sink.clone(), stall.error.clone())).collect();
+        Some(Outage { what: SINK_STALLED, lasting: now.saturating_duration_since(since), error, errors })
     }
 }
 
-/// Returns the error of one sink from that of an outage ([`SINK_STALLED`]).
-pub fn error_of_sink<'e>(outage: &'e str, sink: &str) -> Option<&'e str> {
-    let (_, of_sink) = outage.split_once(&over_stream(sink))?;
-    let (_, error) = of_sink.split_once(NOT_READ)?;
-    error.split(&format!("{BETWEEN_SINKS}{THE_SINK}")).next()
-}
-
-fn over_stream(sink: &str) -> String {
-    format!("{THE_SINK}{sink}\" over the stream \"")
+impl fmt::Display for Stall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stall { stream, sink, error } = self;
+        write!(f, "the sink \"{sink}\" over the stream \"{stream}\", which is not read meanwhile: {error}")
+    }
 }
 
 impl Failing {

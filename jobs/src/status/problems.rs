@@ -143,8 +143,13 @@ pub struct Facts {
 impl Facts {
     /// Why the node does not evaluate an alert, if it says so.
     pub(super) fn error_of_alert(&self, alert: &str) -> Option<&str> {
-        let mut outages = self.failing.iter().filter(|failing| failing.what == event_alerts::ALERT_STALLED);
-        outages.find_map(|outage| event_alerts::error_of_alert(&outage.error, alert))
+        self.error_of(event_alerts::ALERT_STALLED, alert).map(|(_, error)| error)
+    }
+
+    /// What the node says of a sink or alert in an outage that is called `what`, and for how many seconds it has lasted.
+    pub(super) fn error_of(&self, what: &str, name: &str) -> Option<(u64, &str)> {
+        let mut outages = self.failing.iter().filter(|failing| failing.what == what);
+        outages.find_map(|outage| Some((outage.seconds, outage.errors.get(name)?.as_str())))
     }
 }
 
@@ -168,6 +173,9 @@ pub struct Failing {
     /// For how long.
     pub seconds: u64,
     pub error: String,
+    /// The error of each sink or alert, by its name, where it is of those.
+    #[serde(default)]
+    pub errors: BTreeMap<String, String>,
 }
 
 /// A node that did not tell what was asked.

@@ -50,11 +50,8 @@ pub(super) fn sinks(facts: &Facts, partitions: &[PartitionStatus]) -> Vec<SinkSt
 
 /// What a node says of a sink.
 fn stalled(facts: &Facts, sink: &str) -> Option<StalledReport> {
-    let mut outages = facts.failing.iter().filter(|failing| failing.what == speed::SINK_STALLED);
-    outages.find_map(|outage| {
-        let error = speed::error_of_sink(&outage.error, sink)?.to_owned();
-        Some(StalledReport { seconds: outage.seconds, error })
-    })
+    let (seconds, error) = facts.error_of(speed::SINK_STALLED, sink)?;
+    Some(StalledReport { seconds, error: error.to_owned() })
 }
 
 impl SinkStatus {

@@ -210,8 +210,8 @@ fn an_alert_that_a_node_cannot_run_says_why() {
         is_paused: false,
         refused: None,
     };
-    let error = "the alert \"silent\": no right".into();
-    let failing = vec![problems::Failing { what: event_alerts::ALERT_STALLED.into(), seconds: 1, error }];
+    let (error, errors) = ("the alert \"silent\": no right".into(), [("silent".into(), "no right".into())].into());
+    let failing = vec![problems::Failing { what: event_alerts::ALERT_STALLED.into(), seconds: 1, error, errors }];
     let status = Status::from_facts(&Facts { alerts: vec![alert], failing, ..Facts::default() }, &[]);
     assert_eq!(status.alerts[0].waits.as_deref(), Some("no right"));
 }

@@ -1,5 +1,6 @@
 //! Clocks that are wrong: one that differs from that of the catalog's database, and one that went back.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -41,7 +42,8 @@ impl WatchedClock {
             return None;
         }
         let begun = *since.get_or_insert_with(Instant::now);
-        Some(Outage { what: self.what, lasting: begun.elapsed(), error: error(wrong_by.unsigned_abs() / 1_000_000) })
+        let error = error(wrong_by.unsigned_abs() / 1_000_000);
+        Some(Outage { what: self.what, lasting: begun.elapsed(), error, errors: BTreeMap::new() })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Outages: what this process tries to do and cannot, known from the outcomes of its attempts. `/readyz`, `status` and
 //! the metrics report them.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,8 @@ pub struct Outage {
     pub lasting: Duration,
     /// The last attempt's error.
     pub error: String,
+    /// The error of each sink or alert that fails, by its name, where it is of those.
+    pub errors: BTreeMap<Arc<str>, String>,
 }
 
 /// The outcomes of one kind of attempt. Clones share them.
@@ -65,7 +68,8 @@ impl Attempts {
     fn outage_at(&self, now: Instant) -> Option<Outage> {
         let failing = self.lock();
         let current = failing.as_ref().filter(|known| known.is_current(now))?;
-        Some(Outage { what: self.what, lasting: now.saturating_duration_since(current.since), error: current.error.clone() })
+        let (lasting, error) = (now.saturating_duration_since(current.since), current.error.clone());
+        Some(Outage { what: self.what, lasting, error, errors: BTreeMap::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Failing>> {

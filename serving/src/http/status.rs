@@ -118,7 +118,11 @@ fn allows_degraded(query: Option<&str>) -> bool {
 }
 
 fn outage_json(outage: &Outage) -> Value {
-    json!({ "what": outage.what, "seconds": outage.lasting.as_secs(), "error": outage.error })
+    let mut json = json!({ "what": outage.what, "seconds": outage.lasting.as_secs(), "error": outage.error });
+    if !outage.errors.is_empty() {
+        json["errors"] = json!(outage.errors);
+    }
+    json
 }
 
 /// A worker's process that this node follows. While it is not reached, answers count what it committed.
@@ -182,6 +186,7 @@ pub(super) async fn page() -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use types::clocks::CLOCK_DIFFERS;
@@ -190,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_wrong_clock_degrades_a_node_and_keeps_it_among_those_of_a_balancer() {
-        let outage = |what| Outage { what, lasting: Duration::ZERO, error: String::new() };
+        let outage = |what| Outage { what, lasting: Duration::ZERO, error: String::new(), errors: BTreeMap::new() };
         let (clock, catalog) = (outage(CLOCK_DIFFERS), outage("the catalog cannot be read"));
         let decided = |outages: &[Outage], is_whole| {
             [false, true].map(|allows| decide(outages, is_whole, allows)).map(|(status, code)| (status, code.as_u16()))

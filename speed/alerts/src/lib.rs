@@ -49,7 +49,7 @@ use types::tiles::Clock;
 pub use decide::{ALERT_LEASE, alert_lease, first_left, published_commit, transitions_commit};
 pub use record::{ALERT_HEADER, alert_of};
 pub use runner::NO_ROOM_FOR_INDEX;
-pub use stalled::{ALERT_STALLED, StalledAlerts, error_of_alert};
+pub use stalled::{ALERT_STALLED, StalledAlerts};
 
 /// The value of [`Alerts::lease`] outside of tests.
 pub const LEASE: Duration = Duration::from_secs(6);

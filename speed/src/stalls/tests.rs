@@ -43,15 +43,14 @@ fn an_outage_names_the_error_of_each_sink() {
         stalls.failed(stall.clone(), now);
         stalls.failed(stall, now);
     }
-    let outage = stalls.outage(now).unwrap().error;
+    let outage = stalls.outage(now).unwrap();
     assert_eq!(
-        outage,
+        outage.error,
         "the sink \"scored\" over the stream \"s\", which is not read meanwhile: no right; \
          the sink \"another\" over the stream \"t\", which is not read meanwhile: no topic; it was deleted"
     );
-    assert_eq!(error_of_sink(&outage, "scored"), Some("no right"));
-    assert_eq!(error_of_sink(&outage, "another"), Some("no topic; it was deleted"));
-    assert_eq!(error_of_sink(&outage, "other"), None);
+    let errors = [("scored", "no right"), ("another", "no topic; it was deleted")];
+    assert_eq!(outage.errors, errors.map(|(sink, error)| (sink.into(), error.into())).into());
 }
 
 #[test]

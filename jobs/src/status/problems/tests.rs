@@ -195,6 +195,12 @@ fn unscheduled(facts: &mut Facts, hours: i64) {
     moved_to(facts, 60 + count);
 }
 
+/// What a node says that cannot evaluate the alert "silent".
+fn silent_fails(why: &str) -> Failing {
+    let errors = BTreeMap::from([("silent".to_owned(), why.to_owned())]);
+    Failing { what: event_alerts::ALERT_STALLED.into(), seconds: 240, error: format!("the alert \"silent\": {why}"), errors }
+}
+
 /// Partition 0 is read up to this offset, its end.
 fn moved_to(facts: &mut Facts, offset: i64) {
     facts.state.partitions.get_mut(&id(0)).unwrap().next_offset = Offset(offset);
@@ -564,7 +570,7 @@ const CASES: &[Case] = &[
         Severity::Error,
         |facts| {
             let (what, error) = ("the log takes no records".into(), "database or disk is full".into());
-            facts.failing = vec![Failing { what, seconds: 240, error }];
+            facts.failing = vec![Failing { what, seconds: 240, error, errors: BTreeMap::new() }];
         },
         [
             "the node that answers HTTP is not ready: the log takes no records, for 4 min",
@@ -592,7 +598,7 @@ const CASES: &[Case] = &[
         Severity::Error,
         |facts| {
             let error = "it is 61 s ahead".into();
-            facts.failing = vec![Failing { what: types::clocks::CLOCK_DIFFERS.into(), seconds: 240, error }];
+            facts.failing = vec![Failing { what: types::clocks::CLOCK_DIFFERS.into(), seconds: 240, error, errors: BTreeMap::new() }];
         },
         [
             "the node that answers HTTP has a wrong clock, for 4 min",
@@ -606,7 +612,7 @@ const CASES: &[Case] = &[
         Severity::Error,
         |facts| {
             let error = "answers are for a time 3599 s ahead of it".into();
-            facts.failing = vec![Failing { what: types::clocks::CLOCK_WENT_BACK.into(), seconds: 240, error }];
+            facts.failing = vec![Failing { what: types::clocks::CLOCK_WENT_BACK.into(), seconds: 240, error, errors: BTreeMap::new() }];
         },
         [
             "the node that answers HTTP has a wrong clock, for 4 min",
@@ -620,7 +626,7 @@ const CASES: &[Case] = &[
         Severity::Error,
         |facts| {
             let error = "the sink \"scored\" over the stream \"pay\", which is not read meanwhile: no such topic".into();
-            facts.failing = vec![Failing { what: speed::SINK_STALLED.into(), seconds: 240, error }];
+            facts.failing = vec![Failing { what: speed::SINK_STALLED.into(), seconds: 240, error, errors: BTreeMap::new() }];
         },
         [
             "records of a sink cannot be put out, for 4 min",
@@ -665,8 +671,7 @@ const CASES: &[Case] = &[
             waiting.runner.as_mut().unwrap().waits = Some("the log was replaced: ..".into());
             facts.alerts = vec![waiting];
             // The process says the same.
-            let error = "the alert \"silent\": the log was replaced: ..".into();
-            facts.failing = vec![Failing { what: event_alerts::ALERT_STALLED.into(), seconds: 240, error }];
+            facts.failing = vec![silent_fails("the log was replaced: ..")];
         },
         [
             "the alert \"silent\" is not evaluated; 2 keys are open",
@@ -697,8 +702,7 @@ const CASES: &[Case] = &[
         |facts| {
             // Its process has left it to others, and evaluates another one.
             facts.alerts = vec![alert("silent", None, NOW - HOUR), alert("declines", Some("w1"), NOW - HOUR)];
-            let error = "the alert \"silent\": the topic \"alerts\" takes no records".into();
-            facts.failing = vec![Failing { what: event_alerts::ALERT_STALLED.into(), seconds: 240, error }];
+            facts.failing = vec![silent_fails("the topic \"alerts\" takes no records")];
         },
         [
             "the alert \"silent\" is not evaluated; 2 keys are open",
@@ -715,8 +719,7 @@ const CASES: &[Case] = &[
             let mut taken = alert("silent", Some("w1"), NOW - HOUR);
             taken.runner.as_mut().unwrap().evaluated_at = None;
             facts.alerts = vec![taken];
-            let error = "the alert \"silent\": the topic \"alerts\" takes no records".into();
-            facts.failing = vec![Failing { what: event_alerts::ALERT_STALLED.into(), seconds: 240, error }];
+            facts.failing = vec![silent_fails("the topic \"alerts\" takes no records")];
         },
         [
             "the alert \"silent\" is not evaluated; 2 keys are open",
@@ -730,8 +733,7 @@ const CASES: &[Case] = &[
         Severity::Error,
         |facts| {
             // The catalog did not list the alert.
-            let error = "the alert \"silent\": the topic \"alerts\" takes no records".into();
-            facts.failing = vec![Failing { what: event_alerts::ALERT_STALLED.into(), seconds: 240, error }];
+            facts.failing = vec![silent_fails("the topic \"alerts\" takes no records")];
         },
         [
             "the node that answers HTTP is not ready: an alert is not evaluated, for 4 min",

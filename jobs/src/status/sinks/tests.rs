@@ -46,7 +46,12 @@ async fn facts() -> Facts {
     let error = "the sink \"scored\" over the stream \"s\", which is not read meanwhile: no right".into();
     Facts {
         ends: BTreeMap::from([("s".into(), Ok(vec![PartitionBounds { partition: 0, begin: Offset(0), end: Offset(8) }]))]),
-        failing: vec![Failing { what: speed::SINK_STALLED.into(), seconds: 240, error }],
+        failing: vec![Failing {
+            what: speed::SINK_STALLED.into(),
+            seconds: 240,
+            error,
+            errors: [("scored".into(), "no right".into())].into(),
+        }],
         registry: Some(Ok(registry)),
         state,
         ..Facts::default()
