@@ -373,15 +373,28 @@ fn event_types_of_one_topic_differ_by_their_type_field_and_share_what_a_stream_h
     assert!(translated.files.iter().any(|file| file.text.contains("WHERE kind = 'pay.v2'")), "{:?}", translated.files);
 }
 
-/// As an error it would cost the event all of its features.
+/// As an error it would cost the event all of its features, and as a NaN all sums of its window.
 #[tokio::test]
-async fn a_square_root_of_a_negative_number_is_null() {
-    let translated = translate("s", &format!("{HEAD}add-feature --name f --expr 'F_SQRT(amount)'\n"));
-    assert_eq!(check(&translated.files, &Functions::standard(), 0).await.unwrap(), []);
-    let sink = &translated.files.last().unwrap().text;
-    let written = sink.lines().find(|line| line.contains("sqrt(")).unwrap();
-    let argument = written.split("sqrt(").nth(1).unwrap().split(") END").next().unwrap();
-    assert!(written.contains(&format!("CASE WHEN {argument} >= 0 THEN sqrt({argument}) END")), "{written}");
+async fn a_function_without_a_real_result_is_null() {
+    let amount = "CAST(e.amount AS DOUBLE)";
+    for (expression, sql) in [
+        ("F_SQRT(amount)", format!("CASE WHEN {amount} >= 0 THEN sqrt({amount}) END")),
+        ("F_LOG(amount)", format!("CASE WHEN {amount} > 0 THEN ln({amount}) END")),
+        (
+            "F_POW(amount, 0.5)",
+            format!(
+                "CASE WHEN {amount} >= 0 OR CAST(0.5 AS DOUBLE) = floor(CAST(0.5 AS DOUBLE)) THEN power({amount}, CAST(0.5 AS DOUBLE)) END"
+            ),
+        ),
+    ] {
+        let line =
+            format!("add-feature --name f --expr '{expression}'\nadd-feature --name g --expr 'SUM(1d, pay, {expression}, device)'\n");
+        let translated = translate("s", &format!("{HEAD}{line}"));
+        assert_eq!(translated.mistakes, [], "{expression}");
+        assert_eq!(check(&translated.files, &Functions::standard(), 0).await.unwrap(), [], "{expression}");
+        let sink = &translated.files.last().unwrap().text;
+        assert!(sink.contains(&format!("       {sql} AS f, -- line 8: {expression}\n")), "{sink}");
+    }
 }
 
 #[tokio::test]

@@ -413,10 +413,10 @@ fn function(name: &str, values: &[String]) -> Result<String, String> {
         // Without a divisor there is no quotient: NULL.
         ("F_DIVIDE", [a, b]) => format!("({} / nullif({}, 0))", double(a), double(b)),
         ("F_SUM", [_, ..]) => format!("({})", values.join(" + ")),
-        ("F_POW", [a, b]) => format!("power({}, {})", double(a), double(b)),
+        // Where there is no real number, NULL: aggregates leave it out, while a NaN would be in all sums of its window.
+        ("F_POW", [a, b]) => format!("CASE WHEN {0} >= 0 OR {1} = floor({1}) THEN power({0}, {1}) END", double(a), double(b)),
         ("F_EXP", [a]) => format!("exp({})", double(a)),
-        ("F_LOG", [a]) => format!("ln({})", double(a)),
-        // Of a negative number there is none: NULL, as for a logarithm.
+        ("F_LOG", [a]) => format!("CASE WHEN {0} > 0 THEN ln({0}) END", double(a)),
         ("F_SQRT", [a]) => format!("CASE WHEN {0} >= 0 THEN sqrt({0}) END", double(a)),
         ("F_ABS", [a]) => format!("abs({a})"),
         ("F_SUM", []) => return Err("F_SUM takes at least 1 argument, found 0".into()),
