@@ -133,6 +133,9 @@ impl Parser<'_> {
                 if is_number && plain {
                     return Ok(Expression::Number(word));
                 }
+                if is_number {
+                    return Err(format!("expected a number without an exponent, found `{word}` in `{}`", self.text));
+                }
                 if word.contains(['-', '.']) {
                     return Err(format!("expected a name or a number, found `{word}` in `{}`", self.text));
                 }

@@ -15,15 +15,19 @@ pub(super) struct LineOptions(BTreeMap<String, String>);
 impl LineOptions {
     pub fn new(words: &[String]) -> Result<LineOptions, String> {
         let mut options = BTreeMap::new();
-        for pair in words.chunks(2) {
-            match pair {
-                [name, value] if name.starts_with("--") => {
-                    if options.insert(name[2..].to_owned(), value.clone()).is_some() {
-                        return Err(format!("{name} is given twice"));
-                    }
-                }
-                [name, ..] => return Err(format!("expected `--option value`, found `{name}`")),
-                [] => {}
+        let mut words = words.iter();
+        while let Some(option) = words.next() {
+            let Some(name) = option.strip_prefix("--") else { return Err(format!("expected `--option value`, found `{option}`")) };
+            if let Some((name, _)) = name.split_once('=') {
+                return Err(format!("expected a space and the value behind --{name}, found `{option}`"));
+            }
+            let value = match words.next() {
+                Some(value) if !value.starts_with("--") => value.clone(),
+                Some(found) => return Err(format!("expected the value of {option}, found `{found}`")),
+                None => return Err(format!("expected the value of {option}, found the end of the line")),
+            };
+            if options.insert(name.to_owned(), value).is_some() {
+                return Err(format!("{option} is given twice"));
             }
         }
         Ok(LineOptions(options))
@@ -107,6 +111,16 @@ pub(super) fn identifier(text: &str) -> Result<String, String> {
     }
     match is_plain(&name) {
         true => Ok(name),
-        false => Err(format!("`{name}` is a word of SQL: expected another name; `--path` can still read the member `{name}`")),
+        false => Err(format!("`{name}` is a word of SQL: expected another name")),
     }
+}
+
+/// The name of a field. The member of the events may have another one.
+pub(super) fn field_name(text: &str) -> Result<String, String> {
+    identifier(text).map_err(|message| format!("{message}; --path can read a member of any name"))
+}
+
+/// The name of an event type. The type field of the events may have any value.
+pub(super) fn event_type_name(text: &str) -> Result<String, String> {
+    identifier(text).map_err(|message| format!("{message}; --type-value can name any value of a type field, as `{text}`"))
 }

@@ -1,12 +1,12 @@
 //! Reads a script line by line, in the spelling of this project or that of the literature.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Mistake;
 use super::expression::{self, Expression, Macro, expand};
 use super::feature_lines::{FeatureLine, FeatureMode, SinkLine, add_features};
 use super::field_types::FieldUses;
-use super::options::{LineOptions, identifier, sql_type};
+use super::options::{LineOptions, event_type_name, field_name, identifier, sql_type};
 use super::script::{Field, Script, Source, TIME_FIELD, TypeCondition};
 
 /// The field that has an event's type, where `set-source` names neither event types nor this field.
@@ -19,6 +19,7 @@ pub(super) fn read(text: &str) -> (Script, Vec<Mistake>) {
     let (mut reader, mut mistakes) = (ScriptReader::default(), Vec::new());
     for (line, text) in lines(text) {
         if let Err(message) = reader.read_line(line, &text) {
+            reader.refused.extend(text.split_whitespace().next().map(str::to_owned));
             mistakes.push(Mistake { line, message });
         }
     }
@@ -56,6 +57,8 @@ struct ScriptReader {
     application: Option<String>,
     /// The lines of which nothing is made.
     unneeded: Vec<String>,
+    /// The commands of lines that are not understood: what they would define is not missed.
+    refused: BTreeSet<String>,
 }
 
 /// What a `set-source` says of each of its event types.
@@ -118,7 +121,8 @@ impl ScriptReader {
             "add-macro" => self.add_macro(&mut options)?,
             "add-feature" => self.add_feature(line, &mut options)?,
             other => {
-                return Err(format!("expected set-source, set-sink, add-field, add-macro or add-feature, found `{other}`"));
+                let known = "set-source, set-sink, add-field, add-macro, add-feature, config-application, activate or start";
+                return Err(format!("expected {known}, found `{other}`"));
             }
         }
         options.end()
@@ -170,7 +174,7 @@ impl ScriptReader {
             return Err("--topic is missing: expected the one topic that has these event types".into());
         }
         for written in written {
-            let event_type = identifier(written)?;
+            let event_type = event_type_name(written)?;
             // Unlike names, values differ by letter case.
             let own = source.source(&event_type, type_value.as_deref().unwrap_or(written));
             if self.sources.insert(event_type.clone(), own).is_some() {
@@ -206,7 +210,7 @@ impl ScriptReader {
     /// One field of several event types.
     fn add_field(&mut self, line: usize, options: &mut LineOptions) -> Result<(), String> {
         let written = options.required_either("name", "field-name")?;
-        let name = identifier(&written)?;
+        let name = field_name(&written)?;
         // Unlike names, members of JSON differ by letter case.
         let path = options.take_either("path", "field-path")?.unwrap_or_else(|| format!("$.{written}"));
         let sql_type = options.take("type").map(|written| sql_type(&written)).transpose()?;
@@ -253,9 +257,10 @@ impl ScriptReader {
             mistakes.push(mistake);
         }
         self.add_fields(mistakes);
-        let ScriptReader { sources, macros, sink, features, application, unneeded, .. } = self;
+        let ScriptReader { sources, macros, sink, features, application, unneeded, refused, .. } = self;
         let mut script = Script { sources, macros, ..Script::default() };
         match sink {
+            None if refused.contains("set-sink") => {}
             None => mistakes.push(Mistake { line: 1, message: "the script has no `set-sink`".into() }),
             Some(mut sink) => {
                 if !unneeded.is_empty() {
@@ -307,6 +312,7 @@ impl ScriptReader {
         for field in std::mem::take(&mut self.fields) {
             let line = field.line;
             let added = match self.sources.get_mut(&field.event_type) {
+                None if self.refused.contains("set-source") => Ok(()),
                 None => Err(format!("there is no `set-source` for the event type `{}`", field.event_type)),
                 Some(source) => add_field(source, field, &uses),
             };

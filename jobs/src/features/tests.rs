@@ -39,8 +39,15 @@ fn what_has_no_exact_form_is_refused_by_its_line() {
         (feature("COUNT(7d, pay, device"), "a `)` is missing"),
         ("add-feature --name amount --expr 'F_ABS(amount)'".into(), "has the name of a field"),
         ("add-feature --name f".into(), "--expr is missing"),
-        ("add-feature --name user --expr amount".into(), "`user` is a word of SQL"),
-        ("add-filter --name f".into(), "found `add-filter`"),
+        ("add-feature --name user --expr amount".into(), "`user` is a word of SQL: expected another name"),
+        ("add-field --event-type pay --name user".into(), "expected another name; --path can read a member of any name"),
+        ("set-source --event-type Order --time ts".into(), "--type-value can name any value of a type field, as `Order`"),
+        ("add-filter --name f".into(), "config-application, activate or start, found `add-filter`"),
+        ("add-feature --name=f --expr amount".into(), "expected a space and the value behind --name, found `--name=f`"),
+        ("add-feature --name --expr amount".into(), "expected the value of --name, found `--expr`"),
+        ("add-feature --expr amount --name".into(), "expected the value of --name, found the end of the line"),
+        (feature("F_ADD(amount, 1e3)"), "expected a number without an exponent, found `1e3`"),
+        (feature("COUNT(7d, pay)"), "expected COUNT(window, event_type, target[=value], on[=value], ..), found 2 arguments"),
         ("add-feature --name 'f".into(), "a quote is not closed"),
         ("add-feature --name f --expr amount --x y".into(), "no option --x"),
         (feature("COUNT(7d, pay, device=none)"), "no field `none`; a text stands in single quotes"),
@@ -108,6 +115,23 @@ fn an_argument_of_a_macro_may_have_a_value_and_a_macro_no_parameter() {
     assert!(by_expression.contains("v1.amount = (e.amount + 1)"), "{by_expression}");
     let message = "in the macro M_SAME, the argument for `what` has a value, and stands where none can".to_owned();
     assert_eq!(with("M_SAME(amount=3)").mistakes, [Mistake { line: 11, message }]);
+}
+
+/// The fields of a source that is not understood, and the features of such a sink, have no mistakes of their own.
+#[test]
+fn what_a_line_with_a_mistake_would_define_is_not_missed() {
+    let script = format!("{HEAD}add-feature --name f --expr 'COUNT(7d, pay, device)'\n");
+    for (good, bad, line, message) in [
+        ("set-sink --event-type pay", "set-sink --mode put --event-type pay", 3, "--mode is `upget` or `get`, found `put`"),
+        ("set-source --event-type login", "set-source --event-type login --at x", 2, "no option --at"),
+        ("set-source --event-type login --time ts", "set-source --event-type", 2, "the end of the line"),
+    ] {
+        assert!(script.contains(good), "{good}");
+        let mistakes = translate("s", &script.replace(good, bad)).mistakes;
+        assert!(matches!(&mistakes[..], [only] if only.line == line && only.message.contains(message)), "{bad}: {mistakes:?}");
+    }
+    let unsunk = translate("s", &script.replace("set-sink", "# set-sink")).mistakes;
+    assert_eq!(unsunk, [Mistake { line: 1, message: "the script has no `set-sink`".into() }]);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use super::script::{FeatureSink, Field, Script, Source};
 use super::streams::{EventType, ScriptStreams};
 use super::text::{LINE_COMMENT, listed, made_from, one_line, quoted, unused};
 use super::{File, Mistake};
+use crate::output::count_of;
 
 /// What the names of the sink's event begin with.
 const EVENT: &str = "e.";
@@ -387,7 +388,9 @@ fn constant(expression: &Expression) -> Option<String> {
 
 fn measured<'a>(operator: &str, arguments: &'a [Argument]) -> Result<Measured<'a>, String> {
     let form = || format!("expected {operator}(window, event_type, target[=value], on[=value], ..)");
-    let [window, event_type, target, on @ ..] = arguments else { return Err(form()) };
+    let [window, event_type, target, on @ ..] = arguments else {
+        return Err(format!("{}, found {}", form(), count_of(arguments.len(), "argument")));
+    };
     let (Expression::Name(window), None) = (&window.expression, &window.value) else { return Err(form()) };
     let (Expression::Name(event_type), None) = (&event_type.expression, &event_type.value) else { return Err(form()) };
     parse_duration(window).map_err(|error| format!("the window of {operator}: {error}"))?;
