@@ -16,6 +16,7 @@ use types::{Error, Result};
 
 use crate::ingest::guess_delimiter;
 use crate::input_file::open_input_file;
+use crate::output::count_of;
 
 /// Rows that are read together.
 const ROWS: usize = 4_096;
@@ -70,6 +71,9 @@ impl TextFile {
             }
         }
         let columns = rows.columns().to_vec();
+        if columns.is_empty() {
+            return Err(Error::input("the file has no columns: expected rows with keys and a time").with("file", path.display()));
+        }
         kinds.resize(columns.len(), Kind::Nothing);
         Ok(TextFile { path: path.to_path_buf(), form, columns, kinds })
     }
@@ -169,14 +173,14 @@ impl CsvTextRows {
         let first_line = start.iter().position(|byte| *byte == b'\n').map_or(start, |end| &start[..end]);
         let uncounted = u64::from(first_line.ends_with(b"\r"));
         let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(file);
-        let header = reader.headers().map_err(|error| unreadable(&path, &error))?;
+        let header = reader.headers().map_err(|error| unreadable(&path, &error, 0))?;
         let columns = header.iter().map(|name| name.trim_start_matches('\u{feff}').to_owned()).collect();
         Ok(CsvTextRows { path, reader, uncounted, columns })
     }
 
     fn next(&mut self) -> Result<Option<Row>> {
         let mut record = csv::StringRecord::new();
-        if !self.reader.read_record(&mut record).map_err(|error| unreadable(&self.path, &error))? {
+        if !self.reader.read_record(&mut record).map_err(|error| unreadable(&self.path, &error, self.uncounted))? {
             return Ok(None);
         }
         let line = record.position().map_or(0, csv::Position::line) + self.uncounted;
@@ -239,8 +243,20 @@ impl JsonRows {
     }
 }
 
-fn unreadable(path: &Path, error: &csv::Error) -> Error {
-    Error::input(format!("the file is not CSV with a header: {error}")).with("file", path.display())
+/// `uncounted` is that of the rows.
+fn unreadable(path: &Path, error: &csv::Error, uncounted: u64) -> Error {
+    let message = match error.kind() {
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("found {}, expected {expected_len}, as many as the header has", count_of(*len, "cell"))
+        }
+        csv::ErrorKind::Utf8 { err, .. } => format!("cell {} is not UTF-8", err.field() + 1),
+        _ => format!("the file is not CSV with a header: {error}"),
+    };
+    let error_in_file = Error::input(message).with("file", path.display());
+    match error.position() {
+        Some(position) => error_in_file.with("line", position.line() + uncounted),
+        None => error_in_file,
+    }
 }
 
 /// The members of an object, in its order.

@@ -67,16 +67,28 @@ fn json_lines_have_the_columns_of_all_lines_in_the_order_in_which_they_come() {
 
 #[test]
 fn a_line_that_cannot_be_read_is_named() {
-    for (name, text, message) in [
-        ("spine.ndjson", "{\"a\": 1}\n[2]\n", "found no JSON object"),
-        ("spine.ndjson", "{\"a\": 1}\n{\"a\": \n", "found no JSON object"),
-        ("spine.csv", "a,b\n1,2\n3\n", "line: 3"),
+    for (name, text, message, line) in [
+        ("spine.ndjson", "{\"a\": 1}\n[2]\n", "found no JSON object", "2"),
+        ("spine.ndjson", "{\"a\": 1}\n{\"a\": \n", "found no JSON object", "2"),
+        ("spine.csv", "a,b\n1,2\n3\n", "found 1 cell, expected 2, as many as the header has", "3"),
+        ("spine.csv", "a,b\r\n1,2\r\n3,4,5\r\n", "found 3 cells, expected 2, as many as the header has", "3"),
     ] {
         let error = file(name, text).1.unwrap_err();
-        assert!(error.to_string().contains(message), "{error}");
-        if name.ends_with("ndjson") {
-            assert!(error.context().contains(&("line", "2".to_owned())), "{error}");
-        }
+        assert!(error.message().contains(message), "{error}");
+        assert!(error.context().contains(&("line", line.to_owned())), "{error}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spine.csv");
+    std::fs::write(&path, b"a,b\n1,\xff\n").unwrap();
+    let error = TextFile::survey(&path, TextFormat::Csv).unwrap_err();
+    assert!(error.message() == "cell 2 is not UTF-8" && error.context().contains(&("line", "2".to_owned())), "{error}");
+}
+
+#[test]
+fn a_file_without_columns_is_refused() {
+    for (name, text) in [("spine.csv", ""), ("spine.ndjson", "\n"), ("spine.ndjson", "{}\n")] {
+        let error = file(name, text).1.unwrap_err();
+        assert_eq!(error.message(), "the file has no columns: expected rows with keys and a time", "{name}");
     }
 }
 
