@@ -22,9 +22,9 @@ pub struct ShownParameter {
     pub description: Option<String>,
     /// The sinks and alerts that use it.
     pub used_by: BTreeSet<Arc<str>>,
-    /// The values before, the newest first; empty where they are not asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub history: Vec<ShownValue>,
+    /// The values before, the newest first, where they are asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<Vec<ShownValue>>,
 }
 
 /// A value that a parameter has or had.
@@ -63,9 +63,12 @@ pub async fn list(catalog: &Catalog, functions: &Functions, name: Option<&str>, 
         if name.is_some_and(|name| name != &*in_effect.parameter) {
             continue;
         }
-        let values = match history {
-            0 => Vec::new(),
-            most => catalog.parameter_values(&in_effect.parameter, most.saturating_add(1)).await?,
+        let earlier = match history {
+            0 => None,
+            most => {
+                let values = catalog.parameter_values(&in_effect.parameter, most.saturating_add(1)).await?;
+                Some(values.iter().filter(|value| value.version < in_effect.version).map(ShownValue::from).collect())
+            }
         };
         shown.push(ShownParameter {
             parameter: in_effect.parameter.clone(),
@@ -73,7 +76,7 @@ pub async fn list(catalog: &Catalog, functions: &Functions, name: Option<&str>, 
             initial: definition.value,
             description: definition.description,
             used_by,
-            history: values.iter().filter(|value| value.version < in_effect.version).map(ShownValue::from).collect(),
+            history: earlier,
         });
     }
     Ok(shown)

@@ -78,7 +78,9 @@ fn list_text(shown: &[ShownParameter]) -> String {
 }
 
 fn history_text(shown: &[ShownParameter]) -> String {
-    let values = shown.iter().flat_map(|shown| std::iter::once(&shown.in_effect).chain(&shown.history).map(move |value| (shown, value)));
+    let values = shown
+        .iter()
+        .flat_map(|shown| std::iter::once(&shown.in_effect).chain(shown.history.iter().flatten()).map(move |value| (shown, value)));
     let cells = values.map(|(shown, value)| {
         let ShownValue { version, value_type, value, since, set_by } = value.clone();
         vec![shown.parameter.to_string(), version.to_string(), value_type, value, since, set_by]

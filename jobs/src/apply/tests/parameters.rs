@@ -3,6 +3,7 @@
 use committed::parameters::{Setting, set};
 
 use super::*;
+use crate::parameters::list;
 
 const SINK: &str = "CREATE SINK scored WITH (topic = 'scored') AS SELECT p.id, p.amount > param('most') AS is_much FROM pay p";
 const BUSY: &str = "CREATE ALERT busy WITH (topic = 'alerts') AS SELECT device FROM velocity WHERE n_1h >= param('most')";
@@ -73,6 +74,16 @@ async fn files_give_the_initial_value_and_what_was_set_stays_until_they_give_ano
     world.apply(&[STREAM, VIEW, SINK, BUSY, "CREATE PARAMETER most DECIMAL(18,0) = 25"], false).await.unwrap();
     assert_eq!(world.value().await, in_effect(5, "25"));
     assert_eq!(world.catalog.parameter_values("most", 9).await.unwrap().len(), 5);
+}
+
+#[tokio::test]
+async fn a_history_that_is_asked_for_is_there_without_earlier_values_too() {
+    let world = World::new().await;
+    world.apply(&[STREAM, MOST], false).await.unwrap();
+    for (asked_for, history) in [(0, None), (9, Some(serde_json::json!([])))] {
+        let shown = list(&world.catalog, &world.functions, None, asked_for).await.unwrap();
+        assert_eq!(serde_json::to_value(&shown[0]).unwrap().get("history"), history.as_ref());
+    }
 }
 
 #[tokio::test]
