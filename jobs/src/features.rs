@@ -116,10 +116,11 @@ pub fn write(folder: &Path, files: &[File]) -> Result<Vec<PathBuf>> {
 
 fn put(folder: &Path, file: &File) -> Result<()> {
     let path = folder.join(&file.path);
+    let failed = |error: std::io::Error| Error::from(error).with("file", path.display());
     if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent)?;
+        std::fs::create_dir_all(parent).map_err(failed)?;
     }
-    Ok(std::fs::write(&path, &file.text)?)
+    std::fs::write(&path, &file.text).map_err(failed)
 }
 
 #[cfg(test)]

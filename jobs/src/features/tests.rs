@@ -444,4 +444,8 @@ fn a_file_of_another_content_is_kept_and_nothing_is_written() {
     let error = write(folder.path(), &files).unwrap_err();
     assert!(error.message().contains("nothing was written"), "{error}");
     assert!(!folder.path().join("streams").exists());
+    let no_folder = folder.path().join("sinks/transaction_features.sql");
+    let error = write(&no_folder, &files).unwrap_err();
+    let path = no_folder.join(&files[0].path).display().to_string();
+    assert!(error.context().contains(&("file", path)), "{error}: {:?}", error.context());
 }
