@@ -11,6 +11,7 @@
 //! | `array_agg(x ORDER BY ..)`, `string_agg(..)`, `count(DISTINCT x)` | DataFusion's, with accumulators of many groups |
 //! | `string_agg(x, ..)` | DataFusion's, also with several orders in one SELECT |
 //! | `sum(x)` | DataFusion's, with an error where it wraps around |
+//! | `min(x)`, `max(x)` | DataFusion's, with NaN after all other numbers |
 //! | `var`, `stddev`, `covar_*`, `corr`, `regr_*` | DataFusion's, with one state in every layer |
 //!
 //! `repeat`, `lpad`, `rpad`, `range`, `generate_series`, `array_repeat` and `array_resize` are DataFusion's, with
@@ -34,6 +35,7 @@ mod calls;
 pub(crate) mod decimals;
 mod direct;
 mod distinct;
+mod extremes;
 mod group_rows;
 pub(crate) mod integers;
 pub(crate) mod intervals;
@@ -106,7 +108,7 @@ impl Functions {
     /// basestream's own functions.
     pub fn standard() -> Self {
         let scalars = [within(), as_of(), poisson_sf(), zscore()];
-        let aggregates = [last_n(), top_k(), decimals::avg(), sums::sum(), lists::string_agg()]
+        let aggregates = [last_n(), top_k(), decimals::avg(), sums::sum(), extremes::least(), extremes::greatest(), lists::string_agg()]
             .into_iter()
             .chain(sequences::aggregates())
             .chain(moments::aggregates());

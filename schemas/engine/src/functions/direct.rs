@@ -5,7 +5,6 @@
 //! accumulator has to be created, and wants its rows copied into columns of their own: for the few rows of a key that
 //! costs many times what merging them does.
 
-use std::cmp::Ordering;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -21,13 +20,13 @@ use arrow::datatypes::{
 };
 use datafusion::common::{Result, exec_err};
 use datafusion::functions_aggregate::count::Count;
-use datafusion::functions_aggregate::min_max::{Max, Min};
 use datafusion::logical_expr::AggregateUDF;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use hashbrown::HashSet;
 
 use super::decimals::{QUOTIENT, averages_of_sums, is_average, operand_scale};
 use super::distinct::is_distinct_count;
+use super::extremes::{ExtremeEnd, extreme_end};
 use super::judged::{Flaw, is_judged, judged_as};
 use super::limited::limited_function;
 use super::state_bytes::item_bytes;
@@ -117,8 +116,10 @@ impl DirectOperation {
             [DataType::UInt64, DataType::Decimal256(..)] if is_average(function) && *value == QUOTIENT => {
                 Some(DirectOperation::DecimalAverage)
             }
-            [least] if implementation.is::<Min>() && *least == value => Some(DirectOperation::Least),
-            [greatest] if implementation.is::<Max>() && *greatest == value => Some(DirectOperation::Greatest),
+            [extreme] if *extreme == value => extreme_end(function).map(|end| match end {
+                ExtremeEnd::Least => DirectOperation::Least,
+                ExtremeEnd::Greatest => DirectOperation::Greatest,
+            }),
             _ => None,
         }
     }
@@ -225,46 +226,38 @@ fn decimal_averages(states: &GroupedStates<'_>, _: &DirectMerge) -> Result<Optio
     averages_of_sums(&merged_sums, &merged_counts, scale).map(Some)
 }
 
-/// The least and the greatest number of a type, of floating point numbers the finite ones. The accumulators of `max`
-/// and `min` begin with them.
+/// The first and the last number of a type, in the order of [`extremes`](super::extremes).
 trait NumberRange {
     const LEAST: Self;
     const GREATEST: Self;
 }
 
 macro_rules! number_ranges {
-    ($($native:ty),+) => {
+    ($least:ident, $greatest:ident: $($native:ident),+) => {
         $(impl NumberRange for $native {
-            const LEAST: Self = <$native>::MIN;
-            const GREATEST: Self = <$native>::MAX;
+            const LEAST: Self = $native::$least;
+            const GREATEST: Self = $native::$greatest;
         })+
     };
 }
 
-number_ranges!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64, i128, i256);
+number_ranges!(MIN, MAX: i8, i16, i32, i64, u8, u16, u32, u64, i128, i256);
+number_ranges!(NEG_INFINITY, NAN: f32, f64);
 
-/// A NaN takes the place of every value, and every value that of a NaN.
 fn least<T>(states: &GroupedStates<'_>, merge: &DirectMerge) -> Result<Option<ArrayRef>>
 where
     T: ArrowPrimitiveType,
     T::Native: NumberRange,
 {
-    folded::<T>(states, merge, <T::Native as NumberRange>::GREATEST, |least, value| match value.partial_cmp(&least) {
-        Some(Ordering::Less) | None => value,
-        _ => least,
-    })
+    folded::<T>(states, merge, <T::Native as NumberRange>::GREATEST, |least, value| ExtremeEnd::Least.nearer(least, value))
 }
 
-/// As [`least`].
 fn greatest<T>(states: &GroupedStates<'_>, merge: &DirectMerge) -> Result<Option<ArrayRef>>
 where
     T: ArrowPrimitiveType,
     T::Native: NumberRange,
 {
-    folded::<T>(states, merge, <T::Native as NumberRange>::LEAST, |greatest, value| match value.partial_cmp(&greatest) {
-        Some(Ordering::Greater) | None => value,
-        _ => greatest,
-    })
+    folded::<T>(states, merge, <T::Native as NumberRange>::LEAST, |greatest, value| ExtremeEnd::Greatest.nearer(greatest, value))
 }
 
 /// A function of one of the types of which least and greatest values are merged directly; `None` for another type.

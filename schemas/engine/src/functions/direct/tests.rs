@@ -6,7 +6,6 @@ use arrow::buffer::OffsetBuffer;
 use arrow::compute::interleave;
 use arrow::datatypes::{Field, Schema};
 use datafusion::functions_aggregate::count::count_udaf;
-use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{EmitTo, Expr, GroupsAccumulator, col};
 use datafusion::physical_expr::aggregate::AggregateExprBuilder;
@@ -15,6 +14,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::functions::decimals::avg;
+use crate::functions::extremes::{greatest, least};
 use crate::functions::grouped;
 use crate::functions::limited::limited;
 use crate::functions::sums::{judged_sum, sum};
@@ -60,8 +60,8 @@ fn aggregates(operation: DirectOperation) -> Vec<AggregateFunctionExpr> {
         }
         DirectOperation::Average => over(&[DataType::Float64], |_| Arc::new(avg())),
         DirectOperation::DecimalAverage => over(&[DataType::Decimal128(18, 2), DataType::Decimal128(38, 10)], |_| Arc::new(avg())),
-        DirectOperation::Least => over(&ordered_types(), |_| min_udaf()),
-        DirectOperation::Greatest => over(&ordered_types(), |_| max_udaf()),
+        DirectOperation::Least => over(&ordered_types(), |_| Arc::new(least())),
+        DirectOperation::Greatest => over(&ordered_types(), |_| Arc::new(greatest())),
         DirectOperation::DistinctCount => [DataType::Utf8, DataType::Int64].iter().map(distinct_count).collect(),
     }
 }
@@ -283,8 +283,8 @@ proptest! {
 #[test]
 fn other_aggregates_are_left_to_their_accumulators() {
     let others = [
-        aggregate(min_udaf(), &DataType::Utf8),
-        aggregate(max_udaf(), &DataType::Boolean),
+        aggregate(Arc::new(least()), &DataType::Utf8),
+        aggregate(Arc::new(greatest()), &DataType::Boolean),
         aggregate(sum_of_view(&DataType::Decimal256(76, 2)), &DataType::Decimal256(76, 2)),
         aggregate(Arc::new(avg()), &DataType::Decimal256(76, 2)),
         aggregate(Arc::new(avg()), &DataType::Duration(TimeUnit::Second)),
