@@ -243,6 +243,7 @@ impl From<datafusion::error::DataFusionError> for Error {
         if let Some(ours) = Error::inside(&error) {
             return ours;
         }
+        let error = sql_errors::error_in_filter(&error).unwrap_or(error);
         let kind = match error.find_root() {
             _ if sql_errors::invalid_pattern(&error).is_some() => ErrorKind::Input,
             D::Plan(_) | D::SQL(..) | D::SchemaError(..) | D::NotImplemented(_) | D::Configuration(_) => ErrorKind::Input,

@@ -15,10 +15,12 @@ use known::{known_elsewhere, known_names};
 use reasons::reason_in;
 
 mod constants;
+mod in_filters;
 mod known;
 mod reasons;
 
 pub use constants::constants_as_sql;
+pub(crate) use in_filters::error_in_filter;
 pub use known::MEMBER_OF_JSON;
 
 /// The maximum number of columns listed as expected.

@@ -1,6 +1,7 @@
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
+use parquet::errors::ParquetError;
 
 use crate::{Error, ErrorKind, Reason};
 
@@ -179,6 +180,47 @@ fn numbers_that_do_not_fit_are_shown_without_the_words_of_the_engine() {
     assert_eq!(Error::plain_message(&dot), "not supported: a dot before a member: write top_k(x, 3)[1]['value']");
     let ours = DataFusionError::from(Error::input("the window is unknown"));
     assert_eq!(Error::plain_message(&ours), "the window is unknown");
+}
+
+#[test]
+fn a_mistake_in_a_condition_over_a_file_is_no_damage_of_the_file() {
+    let of_arrow = |error: ArrowError| DataFusionError::ArrowError(Box::new(error), Some(String::new()));
+    let text = "Cannot cast string '\"\\\u{301}\n, ' to value of Int64 type";
+    for (error, kind, expected, reason) in [
+        (of_arrow(ArrowError::DivideByZero), ErrorKind::Input, "division by zero".to_owned(), Some(Reason::DivisionByZero)),
+        (
+            of_arrow(ArrowError::CastError(text.into())),
+            ErrorKind::Input,
+            text.replacen('C', "c", 1).replace("Int64", "BIGINT"),
+            Some(Reason::InvalidText),
+        ),
+        (
+            of_arrow(ArrowError::ArithmeticOverflow("Overflow happened on: 5 * 9".into())),
+            ErrorKind::Input,
+            "a number is too large: 5 * 9".to_owned(),
+            Some(Reason::NumberTooLarge),
+        ),
+        (
+            of_arrow(ArrowError::ComputeError("Execution error: cannot take square root of a negative number".into())),
+            ErrorKind::Input,
+            "cannot take square root of a negative number".to_owned(),
+            Some(Reason::InvalidPower),
+        ),
+        (DataFusionError::Execution("it is \"wrong\"".into()), ErrorKind::Input, "it is \"wrong\"".to_owned(), None),
+        (Error::input("no (such) day").into(), ErrorKind::Input, "no (such) day".to_owned(), None),
+        (
+            of_arrow(ArrowError::ExternalError(Box::new(DataFusionError::from(Error::input("no (such) day"))))),
+            ErrorKind::Input,
+            "no (such) day".to_owned(),
+            None,
+        ),
+    ] {
+        let in_filter = ArrowError::ComputeError(format!("Error evaluating filter predicate: {error:?}"));
+        let of_file = Error::from(DataFusionError::ParquetError(Box::new(ParquetError::from(in_filter))));
+        assert_eq!((of_file.kind(), of_file.message(), of_file.reason()), (kind, expected.as_str(), reason), "{error:?}");
+    }
+    let damage = Error::from(DataFusionError::ParquetError(Box::new(ParquetError::EOF("the file ends".into()))));
+    assert_eq!(damage.kind(), ErrorKind::Corrupt);
 }
 
 #[tokio::test]
