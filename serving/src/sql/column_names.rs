@@ -132,7 +132,10 @@ impl VisitorMut for Repeats<'_> {
         let is_outermost = self.depth == 0;
         self.depth += 1;
         let Query { body, order_by, .. } = query;
-        let ambiguous = self.body(body, is_outermost);
+        let ambiguous = match &mut **body {
+            SetExpr::Select(select) => self.select(select, is_outermost, order_by.is_some()),
+            other => self.body(other, is_outermost),
+        };
         self.outcome = match ambiguous.first().filter(|_| !is_outermost) {
             Some(name) => Err(self::ambiguous(name)),
             None => refuse_ambiguous(order_by.as_ref(), &ambiguous),
@@ -152,7 +155,7 @@ impl Repeats<'_> {
     /// nothing can refer to any more.
     fn body(&mut self, body: &mut SetExpr, is_outermost: bool) -> BTreeSet<String> {
         match body {
-            SetExpr::Select(select) => self.select(select, is_outermost),
+            SetExpr::Select(select) => self.select(select, is_outermost, false),
             // The names decide what belongs together.
             SetExpr::SetOperation {
                 set_quantifier: SetQuantifier::ByName | SetQuantifier::AllByName | SetQuantifier::DistinctByName,
@@ -167,7 +170,7 @@ impl Repeats<'_> {
         }
     }
 
-    fn select(&mut self, select: &mut Select, is_outermost: bool) -> BTreeSet<String> {
+    fn select(&mut self, select: &mut Select, is_outermost: bool, is_sorted: bool) -> BTreeSet<String> {
         let items: Vec<Option<Item>> = select.projection.iter().map(Item::from_item).collect();
         let mut hidden = BTreeSet::new();
         let mut ambiguous = BTreeSet::new();
@@ -186,6 +189,20 @@ impl Repeats<'_> {
                 ambiguous.insert(name.clone());
             }
             hidden.extend(group.iter().zip(&hides.are_hidden).filter(|(_, is_hidden)| **is_hidden).map(|(index, _)| *index));
+        }
+        let is_expression = |item: &Item| matches!(item.name, ItemName::Expression(_));
+        let takes_name = |item: &Item| match &item.column {
+            // The columns of tables by which the rows are sorted are among those of the SELECT.
+            Some(column) => column.is_cast && is_sorted,
+            None => item.is_named_as_column,
+        };
+        if is_outermost {
+            let indices = |is: &dyn Fn(&Item) -> bool| -> Vec<usize> {
+                (0..items.len()).filter(|index| items[*index].as_ref().is_some_and(is)).collect()
+            };
+            // The planner leaves casts out of names, and gives some functions the names of others.
+            hidden.extend(indices(&is_expression).into_iter().skip(1));
+            hidden.extend(indices(&takes_name));
         }
         let has_wildcard = select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
         if has_wildcard {
@@ -232,6 +249,8 @@ struct Item {
     text: String,
     /// If it is a column without an alias.
     column: Option<ColumnPath>,
+    /// Whether the planner gives it the name of a column.
+    is_named_as_column: bool,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -243,13 +262,13 @@ enum ItemName {
 }
 
 /// A column as it is written.
-struct ColumnPath {
-    parts: Vec<String>,
-    is_cast: bool,
+pub(super) struct ColumnPath {
+    pub(super) parts: Vec<String>,
+    pub(super) is_cast: bool,
 }
 
 impl ColumnPath {
-    fn from_expr(expr: &ast::Expr) -> Option<ColumnPath> {
+    pub(super) fn from_expr(expr: &ast::Expr) -> Option<ColumnPath> {
         match expr {
             ast::Expr::Nested(expr) => ColumnPath::from_expr(expr),
             ast::Expr::Cast { expr, .. } => ColumnPath::from_expr(expr).map(|column| ColumnPath { is_cast: true, ..column }),
@@ -269,7 +288,7 @@ impl Item {
     fn from_item(item: &SelectItem) -> Option<Item> {
         match item {
             SelectItem::ExprWithAlias { expr, alias } => {
-                Some(Item { name: ItemName::Output(resolved(alias)), text: expr.to_string(), column: None })
+                Some(Item { name: ItemName::Output(resolved(alias)), text: expr.to_string(), column: None, is_named_as_column: false })
             }
             SelectItem::UnnamedExpr(expr) => {
                 let column = ColumnPath::from_expr(expr);
@@ -277,7 +296,7 @@ impl Item {
                     Some(name) => ItemName::Output(name.clone()),
                     None => ItemName::Expression(expression_text(expr)),
                 };
-                Some(Item { name, text: expr.to_string(), column })
+                Some(Item { name, text: expr.to_string(), column, is_named_as_column: is_named_as_column(expr) })
             }
             _ => None,
         }
@@ -289,6 +308,14 @@ fn expression_text(expr: &ast::Expr) -> String {
     match expr {
         ast::Expr::Nested(inner) | ast::Expr::Cast { expr: inner, .. } => expression_text(inner),
         other => other.to_string(),
+    }
+}
+
+fn is_named_as_column(expr: &ast::Expr) -> bool {
+    match expr {
+        ast::Expr::Nested(expr) | ast::Expr::Cast { expr, .. } | ast::Expr::AtTimeZone { timestamp: expr, .. } => is_named_as_column(expr),
+        ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) => true,
+        _ => false,
     }
 }
 
@@ -333,13 +360,28 @@ fn refuse_ambiguous(order_by: Option<&OrderBy>, names: &BTreeSet<String>) -> Res
     Ok(())
 }
 
+/// For each column of a SELECT its name, if it is the cast of a column and has no alias: as in PostgreSQL, that of the
+/// column. Empty for another statement.
+pub(super) fn names_of_casts(statement: &Statement) -> Vec<Option<String>> {
+    let Statement::Statement(statement) = statement else { return Vec::new() };
+    let ast::Statement::Query(query) = &**statement else { return Vec::new() };
+    let SetExpr::Select(select) = &*query.body else { return Vec::new() };
+    let name = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(expr) => ColumnPath::from_expr(expr).filter(|column| column.is_cast)?.parts.pop(),
+        _ => None,
+    };
+    select.projection.iter().map(name).collect()
+}
+
 /// Gives columns the names that SQL has for them: `3`, not `Int64(3)`. A column keeps DataFusion's name if another
-/// column already has the one from SQL. The columns that [`tell_apart`] renamed get their names back.
-pub(super) fn named(plan: LogicalPlan, told_apart: &ToldApart) -> Result<LogicalPlan> {
+/// column already has the one from SQL. The columns that [`tell_apart`] renamed get their names back, and the casts of
+/// columns get those from [`names_of_casts`].
+pub(super) fn named(plan: LogicalPlan, told_apart: &ToldApart, casts: &[Option<String>]) -> Result<LogicalPlan> {
     let hidden = told_apart.names_in(&plan)?;
     let columns = plan.schema().columns();
-    let name = |column: &str| hidden.get(column).cloned().unwrap_or_else(|| constants_as_sql(column));
-    let names: Vec<String> = columns.iter().map(|column| name(&column.name)).collect();
+    let cast = |at: usize| casts.get(at).filter(|_| casts.len() == columns.len()).cloned().flatten();
+    let name = |at: usize, column: &str| hidden.get(column).cloned().or_else(|| cast(at)).unwrap_or_else(|| constants_as_sql(column));
+    let names: Vec<String> = columns.iter().enumerate().map(|(at, column)| name(at, &column.name)).collect();
     let is_hidden = |at: usize| hidden.contains_key(&columns[at].name);
     let is_free = |at: usize| (0..names.len()).filter(|other| names[*other] == names[at] && !is_hidden(*other)).count() == 1;
     let is_changed = |at: usize| columns[at].name != names[at] && (is_hidden(at) || is_free(at));

@@ -20,7 +20,9 @@ use super::exists::ExistsInColumns;
 use super::like_escape::like_pattern;
 use super::search_path::SearchPath;
 use super::statement::ParsedQuery;
-use super::{QueryText, SessionSettings, TableReader, casts, column_names, fetch_clause, params, rights, statement, tables, wildcards};
+use super::{
+    QueryText, SessionSettings, TableReader, casts, column_names, fetch_clause, params, rights, sort_names, statement, tables, wildcards,
+};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::{ReadView, only_served_version_answers};
@@ -93,13 +95,14 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     typed_texts().into_iter().chain([like_pattern(), to_char()]).for_each(|function| session.register_udf(function));
 
     let state = session.state();
+    let casts = column_names::names_of_casts(&asked.statement);
     let planned = plan_statement(&state, text, asked.statement, types, &context.read_view).await;
     let (plan, told_apart) = planned.map_err(|error| error.with_text_hint(text.sql))?;
     statement::allow(&plan)?;
     check_supported(&plan)?;
     rights::allow_plan(reader.principal, &context.read_view.loaded.registry, &plan)?;
     let text_types = columns.in_output(&plan);
-    let plan = column_names::named(plan, &told_apart)?;
+    let plan = column_names::named(plan, &told_apart, &casts)?;
     Ok(PlannedQuery { session, state, context, plan, text_types, columns })
 }
 
@@ -139,6 +142,7 @@ async fn plan_statement(
 /// The statement as the planner understands it.
 fn rewritten(mut statement: Statement, streams: &BTreeMap<Arc<str>, LiveStream>, settings: SessionSettings<'_>) -> Result<Statement> {
     wildcards::leave_out_system_columns(&mut statement, streams)?;
+    sort_names::sort_by_casts(&mut statement);
     casts::rewrite(&mut statement)?;
     fetch_clause::as_limit(&mut statement);
     if settings.time_zone.is_some() {

@@ -462,6 +462,7 @@ async fn columns_of_one_name_are_answered_under_it() {
         ("WITH d AS (SELECT n AS a, n AS a, 5 AS b FROM totals) SELECT b, d.* FROM d", r#"{"b":5,"a":6,"a_2":6,"b_2":5}"#),
         ("SELECT x, z FROM (SELECT n AS a, n AS a, n AS a FROM totals) AS d (x, y, z)", r#"{"x":6,"z":6}"#),
         ("SELECT 1 AS one FROM totals WHERE n IN (SELECT c FROM (SELECT n AS c, n + 1, n + 1 FROM totals) d)", r#"{"one":1}"#),
+        ("SELECT abs(n), abs(n::bigint), n + 1 FROM totals", r#"{"abs(totals.n)":6,"abs(totals.n)_2":6,"totals.n + 1":7}"#),
     ] {
         assert_eq!(lines(&harness, sql).await, [expected], "{sql}");
     }
@@ -471,6 +472,25 @@ async fn columns_of_one_name_are_answered_under_it() {
     assert_eq!((names, described.params.len()), (vec!["a", "a", "b", "b"], 1));
     let sql = "SELECT n_1h + 1, n_1h + 1, v.*, n_1h FROM velocity v WHERE device = 'a'";
     assert!(plan(&harness, sql).await.contains("LookupExec: view="));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn order_by_finds_the_columns_of_the_select_before_those_of_tables() {
+    let harness = Harness::filled().await;
+    let (texts, numbers) = ([r#"{"a":"10"}"#, r#"{"a":"9"}"#], [r#"{"a":"9"}"#, r#"{"a":"10"}"#]);
+    for (sql, expected) in [
+        ("SELECT a::text FROM (VALUES (9), (10)) AS t (a) ORDER BY a", texts),
+        ("SELECT DISTINCT a::text FROM (VALUES (9), (10), (9)) AS t (a) ORDER BY a", texts),
+        ("SELECT a::text FROM (VALUES (9), (10), (9)) AS t (a) GROUP BY a::text ORDER BY a", texts),
+        ("SELECT a::text FROM (VALUES (9), (10), (9)) AS t (a) GROUP BY a ORDER BY a DESC", numbers),
+        ("SELECT * FROM (SELECT a::text FROM (VALUES (9), (10)) AS t (a) ORDER BY a LIMIT 2) AS d", texts),
+        ("SELECT a::text FROM (VALUES (9), (10)) AS t (a) ORDER BY t.a", numbers),
+        ("SELECT a::text FROM (VALUES (9), (10)) AS t (a) ORDER BY a + 0", numbers),
+    ] {
+        assert_eq!(lines(&harness, sql).await, expected, "{sql}");
+    }
+    let sql = "SELECT a AT TIME ZONE 'UTC' FROM (VALUES (TIMESTAMPTZ '2026-05-01 12:00:00Z')) AS t (a) ORDER BY a";
+    assert_eq!(lines(&harness, sql).await, [r#"{"t.a":"2026-05-01T12:00:00Z"}"#]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
