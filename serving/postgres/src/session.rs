@@ -21,6 +21,8 @@ const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(600);
 const MAX_SAVEPOINTS: usize = 10_000;
 /// Of their names; PostgreSQL has names of 63 bytes.
 const SAVEPOINT_NAME_CHARS: usize = 63;
+/// The settings that savepoints go back to have this many bytes: past it, the oldest savepoints are forgotten.
+const MAX_SAVED_BYTES: usize = 16 << 20;
 
 pub(crate) const SEARCH_PATH: &str = "search_path";
 /// The schemas where tables are found by their names alone. No user has one of its own, as `"$user"` would be.
@@ -170,9 +172,25 @@ struct Savepoint {
     name: String,
     /// How many portals the connection had made before.
     portals_made: u64,
+    settings: Arc<SavedSettings>,
+}
+
+/// The settings when a savepoint was set, which others have with it as long as none changes.
+#[derive(Debug)]
+struct SavedSettings {
+    current: Changed,
+    lasting: Changed,
+    changes: u64,
+    bytes: usize,
 }
 
 impl Transaction {
+    fn saved_bytes(&self) -> usize {
+        let mut saved: Vec<&Arc<SavedSettings>> = self.savepoints.iter().map(|savepoint| &savepoint.settings).collect();
+        saved.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        saved.iter().map(|settings| settings.bytes).sum()
+    }
+
     /// The place of the latest savepoint of this name.
     fn savepoint(&self, name: &str) -> Option<usize> {
         self.savepoints.iter().rposition(|savepoint| savepoint.name.chars().eq(name.chars().take(SAVEPOINT_NAME_CHARS)))
@@ -354,7 +372,18 @@ impl ClientSession {
             transaction.savepoints.pop_front();
         }
         let name = name.chars().take(SAVEPOINT_NAME_CHARS).collect();
-        transaction.savepoints.push_back(Savepoint { name, portals_made });
+        let last = transaction.savepoints.back().map(|savepoint| &savepoint.settings).filter(|settings| settings.changes == self.changes);
+        let is_known = last.is_some();
+        let settings = last.cloned().unwrap_or_else(|| {
+            let bytes = self.current.iter().chain(&self.lasting).map(|(name, value)| name.len() + value.len()).sum();
+            Arc::new(SavedSettings { current: self.current.clone(), lasting: self.lasting.clone(), changes: self.changes, bytes })
+        });
+        transaction.savepoints.push_back(Savepoint { name, portals_made, settings });
+        if !is_known {
+            while transaction.savepoints.len() > 1 && transaction.saved_bytes() > MAX_SAVED_BYTES {
+                transaction.savepoints.pop_front();
+            }
+        }
     }
 
     pub(crate) fn release_savepoint(&mut self, name: &str) {
@@ -364,14 +393,22 @@ impl ClientSession {
         }
     }
 
-    /// A failed transaction goes on from its savepoint: nothing that it read has to be undone. Returns how many portals
-    /// the connection had made when it was set: any number, for one that is not known. `None` without a transaction.
+    /// A failed transaction goes on from its savepoint, with the settings that it had there: nothing that it read has to
+    /// be undone. Returns how many portals the connection had made when it was set: any number, for one that is not
+    /// known. `None` without a transaction.
     pub(crate) fn go_on_from_savepoint(&mut self, name: &str) -> Option<u64> {
         let transaction = self.transaction.as_mut()?;
         transaction.failed = false;
         let Some(place) = transaction.savepoint(name) else { return Some(u64::MAX) };
         transaction.savepoints.truncate(place + 1);
-        Some(transaction.savepoints[place].portals_made)
+        let Savepoint { portals_made, settings, .. } = &transaction.savepoints[place];
+        let (portals_made, settings) = (*portals_made, settings.clone());
+        if settings.changes != self.changes {
+            self.current.clone_from(&settings.current);
+            self.lasting.clone_from(&settings.lasting);
+            self.note_change();
+        }
+        Some(portals_made)
     }
 
     pub(crate) fn fail(&mut self) {

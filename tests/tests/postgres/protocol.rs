@@ -175,6 +175,9 @@ async fn a_cursor_ends_with_the_savepoint_after_which_it_was_declared() {
     let client = server.connect().await;
     let fetched = async |sql: &str| texts(&client, sql).await.concat().into_iter().flatten().collect::<Vec<_>>().join(" ");
     let failed = async |sql: &str| error_of(&client.simple_query(sql).await.unwrap_err()).0;
+    for outside in ["SAVEPOINT s", "RELEASE s", "ROLLBACK TO s"] {
+        assert_eq!(failed(outside).await, "25P01", "{outside}");
+    }
     client.batch_execute("BEGIN; DECLARE outer CURSOR FOR SELECT value FROM range(0, 9) ORDER BY value").await.unwrap();
     // As by a driver that leaves cursors of a failed transaction to the server.
     for expected in ["0", "1"] {

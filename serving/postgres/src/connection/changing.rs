@@ -32,6 +32,10 @@ impl Connection {
             Command::Begin => self.begin_transaction()?,
             Command::Commit => self.end_transaction(true)?,
             Command::Rollback => self.end_transaction(false)?,
+            Command::Savepoint { .. } | Command::Release { .. } if !self.session.in_transaction() => {
+                let statement = if matches!(command, Command::Release { .. }) { "RELEASE SAVEPOINT" } else { "SAVEPOINT" };
+                return Err(SqlProblem::new("25P01", format!("{statement} can only be used in transaction blocks")).into());
+            }
             Command::Savepoint { name } => {
                 self.session.set_savepoint(name, self.portals_made);
                 "SAVEPOINT"

@@ -15,6 +15,7 @@ enum Step {
     End(bool),
     Fail,
     Savepoint,
+    GoOn,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -24,16 +25,18 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         any::<bool>().prop_map(Step::End),
         Just(Step::Fail),
         Just(Step::Savepoint),
+        Just(Step::GoOn),
     ];
     vec(step, 0..30)
 }
 
 proptest! {
-    /// Against a model of values alone: the lasting one, the one of SET LOCAL, and the one to go back to.
+    /// Against a model of values alone: the lasting one, the one of SET LOCAL, and those to go back to.
     #[test]
     fn settings_follow_the_transaction(steps in steps()) {
         let mut session = session();
         let (mut lasting, mut local, mut before, mut failed) = ("test".to_owned(), None::<String>, None::<String>, false);
+        let mut saved = None::<(String, Option<String>)>;
         for step in steps {
             let (changes, reported) = (session.changes(), session.reported());
             match step {
@@ -55,15 +58,22 @@ proptest! {
                     if let (Some(before), Some(false)) = (before.take(), committed) {
                         lasting = before;
                     }
-                    (local, failed) = (None, false);
+                    (local, failed, saved) = (None, false, None);
                 }
                 Step::Fail => {
                     session.fail();
                     failed = before.is_some();
                 }
                 Step::Savepoint => {
+                    session.set_savepoint("a", 0);
+                    saved = before.as_ref().map(|_| (lasting.clone(), local.clone()));
+                }
+                Step::GoOn => {
                     session.go_on_from_savepoint("a");
                     failed = false;
+                    if let Some(saved) = saved.clone() {
+                        (lasting, local) = saved;
+                    }
                 }
             }
             prop_assert_eq!(session.get("application_name").unwrap(), local.clone().unwrap_or_else(|| lasting.clone()));
@@ -102,6 +112,25 @@ fn a_savepoint_knows_how_many_portals_there_were() {
         session.set_savepoint("driver", 8);
     }
     assert_eq!((session.go_on_from_savepoint(&long), session.go_on_from_savepoint("driver")), (Some(u64::MAX), Some(8)));
+}
+
+#[test]
+fn the_oldest_savepoints_are_forgotten_where_their_settings_are_large() {
+    let mut session = session();
+    session.begin_transaction();
+    let large = "x".repeat(MAX_CUSTOM_BYTES / 2);
+    for number in 0..100 {
+        session.set("app.large", Some(&format!("{number}{large}")), false).unwrap();
+        for _ in 0..3 {
+            session.set_savepoint(&format!("s{number}"), number);
+        }
+    }
+    let transaction = session.transaction.as_ref().unwrap();
+    assert!(transaction.saved_bytes() <= MAX_SAVED_BYTES && transaction.savepoints.len() > 30, "{}", transaction.savepoints.len());
+    assert_eq!(session.go_on_from_savepoint("s0"), Some(u64::MAX));
+    assert!(session.get("app.large").unwrap().starts_with("99x"), "it is that of the last one");
+    assert_eq!(session.go_on_from_savepoint("s98"), Some(98));
+    assert!(session.get("app.large").unwrap().starts_with("98x"));
 }
 
 #[test]
