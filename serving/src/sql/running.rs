@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use access::Principal;
 use arrow::array::RecordBatch;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use definitions::durations::format_duration;
@@ -31,6 +33,8 @@ use crate::query_runtime::QueryRuntime;
 const MADE_AHEAD: usize = 1;
 /// A query whose client takes nothing for this time leaves its place to others.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Operators that may make very many batches of one that they read.
+const JOINS: [&str; 5] = ["CrossJoinExec", "HashJoinExec", "NestedLoopJoinExec", "PiecewiseMergeJoinExec", "SortMergeJoinExec"];
 
 /// Runs a plan once it is its turn. `runtime` is that of the query.
 ///
@@ -45,7 +49,7 @@ pub(super) async fn run_plan(
         true => (execute_stream(plan, context)?, Turn::default()),
         false => {
             let place = runtime.admission().place(principal).await?;
-            (made_apart(plan, context), Turn::new(runtime.admission().clone(), principal.clone(), place))
+            (made_apart(yielding(plan)?, context), Turn::new(runtime.admission().clone(), principal.clone(), place))
         }
     };
     Ok((LimitedBatches::new(runtime, batches.boxed(), turn.clone()), turn))
@@ -56,6 +60,16 @@ pub(super) fn run_lookup(runtime: &QueryRuntime, lookup: KeyLookup) -> LimitedBa
     let of_node = runtime.clone();
     let batch = async move { lookup.answer(&of_node).await.map_err(DataFusionError::from) };
     LimitedBatches::new(runtime, stream::once(batch).boxed(), Turn::default())
+}
+
+/// The plan with joins that yield between their batches: a query that was cancelled ends at such a place. DataFusion
+/// yields where batches are read.
+fn yielding(plan: Arc<dyn ExecutionPlan>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+    let yielding = plan.transform_up(|node| match JOINS.contains(&node.name()) {
+        true => Ok(Transformed::yes(Arc::new(CooperativeExec::new(node)) as Arc<dyn ExecutionPlan>)),
+        false => Ok(Transformed::no(node)),
+    })?;
+    Ok(yielding.data)
 }
 
 /// Makes a query's batches on the threads for what reads much.

@@ -2,6 +2,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::datatypes::Schema;
 use datafusion::error::DataFusionError;
+use datafusion::physical_plan::collect;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::FutureExt;
 use types::ErrorKind;
 
@@ -95,6 +97,26 @@ async fn a_query_ends_when_its_time_is_over() {
     assert_eq!((error.kind(), error.fact("limit")), (ErrorKind::Unavailable, Some("serving.limits.query_time")));
     assert!(error.reason() == Some(Reason::OutOfTime) && error.message().contains("2s"), "{error}");
     assert_eq!(ask(&node, "SELECT value FROM range(0, 10)").await.unwrap(), 10, "its place is free");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_join_of_many_rows_with_many_ends_soon_after_it_is_cancelled() {
+    let session = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
+    for condition in ["a.value * b.value % 7 = 3", "a.value % 2 = b.value % 2"] {
+        let sql = format!("SELECT count(*) FROM range(0, 500000) a JOIN range(0, 500000) b ON {condition}");
+        let plan = session.sql(&sql).await.unwrap().create_physical_plan().await.unwrap();
+        let (plan, context) = (yielding(plan).unwrap(), session.task_ctx());
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let counting = tokio::spawn(async move {
+            begun.send(()).unwrap();
+            collect(plan, context).await
+        });
+        has_begun.await.unwrap();
+        counting.abort();
+        // Without a break, it goes through hundreds of millions of pairs many times.
+        let ended = tokio::time::timeout(Duration::from_secs(30), counting).await.expect(condition);
+        assert!(ended.unwrap_err().is_cancelled(), "{condition}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
