@@ -33,6 +33,7 @@ use types::tiles::{Floors, Level, Micros, TimeRange};
 
 mod analyse;
 mod brackets;
+mod byte_texts;
 mod columns;
 mod computable;
 mod covers;
@@ -68,6 +69,7 @@ mod written;
 pub use analyse::{Planned, Planner};
 pub(crate) use analyse::{asks_for_time, with_other_unknown_names};
 pub use brackets::{LACKS_BRACKETS, lacks_brackets};
+pub use byte_texts::{BytesInHexadecimal, hexadecimal_bytes};
 pub use computable::check_supported;
 pub(crate) use computable::{check_expressions, simplified_events, simplify_or_keep, unstable_function};
 pub(crate) use covers::Cover;

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 use definitions::syntax::SyntaxNode;
 use definitions::time_zones;
 use engine::functions::{AS_JSON, AS_UUID};
+use engine::plan::hexadecimal_bytes;
 use types::{Error, Reason, Result};
 
 use super::array_text;
@@ -111,12 +112,8 @@ fn cast(operand: &Expr, data_type: &DataType) -> Result<Option<Expr>> {
 
 /// The bytes of `'\x00ff'::bytea`, which DataFusion would take for the text itself.
 fn bytes(digits: &str) -> Result<Expr> {
-    if digits.len().is_multiple_of(2) && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return Ok(Expr::Value(Value::HexStringLiteral(digits.to_owned()).into()));
-    }
-    let shown: String = digits.chars().take(60).collect();
-    let message = format!("invalid bytes: found \"\\x{shown}\", expected pairs of hexadecimal digits after \\x");
-    Err(Error::input(message).with_reason(Reason::InvalidText))
+    hexadecimal_bytes(digits)?;
+    Ok(Expr::Value(Value::HexStringLiteral(digits.to_owned()).into()))
 }
 
 /// The type that DataFusion knows in the place of one that it does not.

@@ -11,7 +11,8 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use engine::functions::{to_char, typed_texts};
 use engine::plan::{
-    IntegersDoNotWrap, LocalTimesInNamedZones, TextType, TypedTextColumns, check_supported, compute_in_zone, keep_numbered_keys,
+    BytesInHexadecimal, IntegersDoNotWrap, LocalTimesInNamedZones, TextType, TypedTextColumns, check_supported, compute_in_zone,
+    keep_numbered_keys,
 };
 use types::{ErrorKind, Reason, Result};
 
@@ -89,6 +90,7 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     session.add_analyzer_rule(Arc::new(IntegersDoNotWrap));
     session.add_analyzer_rule(Arc::new(ExistsInColumns));
     session.add_analyzer_rule(Arc::new(LocalTimesInNamedZones));
+    session.add_analyzer_rule(Arc::new(BytesInHexadecimal));
     if let Some(zone) = text.settings.time_zone {
         compute_in_zone(&mut session, zone)?;
     }
