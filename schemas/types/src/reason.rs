@@ -21,8 +21,10 @@ pub enum Reason {
     AmbiguousColumn,
     /// Two columns of one result have the same name.
     RepeatedColumn,
-    /// A column is neither in GROUP BY nor inside an aggregate.
+    /// A column is neither in GROUP BY nor inside an aggregate, or an aggregate is where none may be.
     UngroupedColumn,
+    /// ORDER BY or GROUP BY names a column of the SELECT that is not there.
+    InvalidColumnReference,
     /// No table, stream or view has the name.
     UnknownTable,
     /// No function has the name.

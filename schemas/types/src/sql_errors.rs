@@ -230,7 +230,7 @@ fn no_column(field: &Column, valid: &[Column]) -> Said {
     if let Some(table) = table_of(field).filter(|table| !tables.contains(table) && !tables.is_empty()) {
         let tables: Vec<String> = tables.into_iter().collect();
         let message = format!("found {table}.{}, and FROM has no \"{table}\": expected one of {}", field.name, tables.join(", "));
-        return (message, None);
+        return (message, Some(Reason::UnknownTable));
     }
     let shown = |column: &&Column| field.name.starts_with("__") || !column.name.starts_with("__");
     let shown: Vec<&Column> = valid.iter().filter(shown).collect();

@@ -57,6 +57,7 @@ fn code_of_reason(reason: Reason) -> Option<Code> {
         | Reason::AmbiguousColumn
         | Reason::RepeatedColumn
         | Reason::UngroupedColumn
+        | Reason::InvalidColumnReference
         | Reason::UnknownTable
         | Reason::UnknownFunction
         | Reason::UnknownParameter

@@ -162,6 +162,7 @@ fn state_of_reason(reason: Reason) -> &'static str {
         Reason::AmbiguousColumn => "42702",
         Reason::RepeatedColumn => "42701",
         Reason::UngroupedColumn => "42803",
+        Reason::InvalidColumnReference => "42P10",
         Reason::UnknownTable => UNDEFINED_TABLE,
         Reason::UnknownFunction => "42883",
         Reason::UnknownParameter => "42P02",

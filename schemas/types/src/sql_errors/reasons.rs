@@ -4,7 +4,7 @@
 use crate::Reason;
 
 /// How these messages begin once they are in plain words.
-const BEGINNINGS: [(&str, Reason); 9] = [
+const BEGINNINGS: [(&str, Reason); 15] = [
     ("cannot cast string", Reason::InvalidText),
     ("cannot cast value", Reason::InvalidText),
     ("invalid input syntax for type interval", Reason::InvalidTime),
@@ -14,6 +14,12 @@ const BEGINNINGS: [(&str, Reason); 9] = [
     ("LIMIT must be", Reason::InvalidLimit),
     ("OFFSET must be", Reason::InvalidOffset),
     ("not supported", Reason::NotSupported),
+    ("order by column out of bounds", Reason::InvalidColumnReference),
+    ("order by index starts at", Reason::InvalidColumnReference),
+    ("cannot find column with position", Reason::InvalidColumnReference),
+    ("for SELECT DISTINCT, ORDER BY expressions", Reason::InvalidColumnReference),
+    ("aggregate functions are not allowed", Reason::UngroupedColumn),
+    ("aggregate function calls cannot be nested", Reason::UngroupedColumn),
 ];
 
 /// Returns the reason that a message of Arrow or DataFusion gives.
