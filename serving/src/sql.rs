@@ -55,6 +55,7 @@ mod query_meta;
 mod rights;
 mod running;
 mod search_path;
+mod series;
 mod sort_names;
 mod source;
 mod statement;

@@ -22,7 +22,8 @@ use super::like_escape::like_pattern;
 use super::search_path::SearchPath;
 use super::statement::ParsedQuery;
 use super::{
-    QueryText, SessionSettings, TableReader, casts, column_names, fetch_clause, params, rights, sort_names, statement, tables, wildcards,
+    QueryText, SessionSettings, TableReader, casts, column_names, fetch_clause, params, rights, series, sort_names, statement, tables,
+    wildcards,
 };
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
@@ -108,7 +109,8 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     Ok(PlannedQuery { session, state, context, plan, text_types, columns })
 }
 
-/// Plans a statement: as it is, or, where the planner refuses several columns of one name, with those told apart.
+/// Plans a statement: as it is, or, where the planner refuses several columns of one name, with those told apart, or with
+/// the columns of functions in FROM called as their aliases, where it does not find a column.
 async fn plan_statement(
     state: &SessionState,
     text: QueryText<'_>,
@@ -122,6 +124,14 @@ async fn plan_statement(
         Ok(plan) => return Ok((plan, ToldApart::default())),
         Err(error) => error,
     };
+    if refusal.reason() == Some(Reason::UnknownColumn) {
+        let mut statement = rewritten(read(sql, settings.search_path, read_view)?.statement)?;
+        if series::name_columns(&mut statement)
+            && let Ok(plan) = params::plan(state, sql, statement, types).await
+        {
+            return Ok((plan, ToldApart::default()));
+        }
+    }
     // The planner names one column at a time.
     let mut clashing = BTreeSet::new();
     while clashing.len() < MOST_CLASHING_NAMES
@@ -145,6 +155,7 @@ async fn plan_statement(
 fn rewritten(mut statement: Statement, streams: &BTreeMap<Arc<str>, LiveStream>, settings: SessionSettings<'_>) -> Result<Statement> {
     wildcards::leave_out_system_columns(&mut statement, streams)?;
     sort_names::sort_by_casts(&mut statement);
+    series::read_steps(&mut statement);
     casts::rewrite(&mut statement)?;
     fetch_clause::as_limit(&mut statement);
     if settings.time_zone.is_some() {

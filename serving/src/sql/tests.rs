@@ -494,6 +494,23 @@ async fn order_by_finds_the_columns_of_the_select_before_those_of_tables() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_column_of_a_function_in_from_may_be_called_as_its_alias() {
+    let harness = Harness::filled().await;
+    let days = "SELECT count(d) AS n FROM generate_series('2026-05-01'::timestamp, '2026-05-03'::timestamp, '1 day') AS d";
+    for (sql, expected) in [
+        ("SELECT g FROM generate_series(1, 3) AS g WHERE g > 2", r#"{"g":3}"#),
+        ("SELECT g.g + 1 AS n FROM generate_series(3, 3) g", r#"{"n":4}"#),
+        ("SELECT g.value FROM generate_series(3, 3) AS g", r#"{"value":3}"#),
+        ("SELECT u FROM unnest(ARRAY[3]) AS u", r#"{"u":3}"#),
+        (days, r#"{"n":3}"#),
+    ] {
+        assert_eq!(lines(&harness, sql).await, [expected], "{sql}");
+    }
+    let refused = refusal(&harness, "SELECT h FROM generate_series(1, 3) AS g").await;
+    assert!(refused.contains("there is no column \"h\""), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_name_of_different_columns_cannot_be_referred_to() {
     let harness = Harness::filled().await;
     for sql in [
