@@ -79,6 +79,18 @@ async fn wrong_sql_is_reported_with_what_was_found_and_what_was_expected() {
             "SELECT sku ->> 'a' FROM items",
             "not supported: the operator ->>: write a column of the stream for this member of the JSON: name TEXT OPTIONS (path = '$.a.b')",
         ),
+        ("SELECT make_array(1) && make_array(1)", "not supported: the operator &&: write array_has_any(a, b)"),
+        ("SELECT sku ^@ 'a' FROM items", "not supported: the operator ^@: write starts_with(a, b)"),
+        (
+            "SELECT (SELECT count(*) FROM items i WHERE i.order_id < o.order_id) FROM orders o",
+            "not supported: a subquery that names a column of the query around it, other than in a comparison with = and without LIMIT: \
+             write a JOIN or a window function",
+        ),
+        (
+            "SELECT sku FROM orders o, LATERAL (SELECT sku FROM items i WHERE i.order_id = o.order_id LIMIT 1) AS d",
+            "not supported: a subquery that names a column of the query around it, other than in a comparison with = and without LIMIT: \
+             write a JOIN or a window function",
+        ),
         ("SELECT * FROM order_s", "there is no stream or view \"order_s\""),
         ("SELECT abs(sku) FROM items", "found abs(TEXT), expected a number, e.g. CAST(.. AS DECIMAL(18,2))"),
         ("SELECT sum(sku) FROM items", "found sum(TEXT), expected a number, e.g. CAST(.. AS DECIMAL(18,2))"),
