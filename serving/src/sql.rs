@@ -35,6 +35,7 @@ use crate::read_view::ReadView;
 use crate::value_errors::OnValueError;
 
 mod array_text;
+mod cast_names;
 mod casts;
 mod column_names;
 mod date_text;
@@ -56,7 +57,6 @@ mod rights;
 mod running;
 mod search_path;
 mod series;
-mod sort_names;
 mod source;
 mod statement;
 mod states;

@@ -22,7 +22,7 @@ use super::like_escape::like_pattern;
 use super::search_path::SearchPath;
 use super::statement::ParsedQuery;
 use super::{
-    QueryText, SessionSettings, TableReader, casts, column_names, fetch_clause, params, rights, series, sort_names, statement, tables,
+    QueryText, SessionSettings, TableReader, cast_names, casts, column_names, fetch_clause, params, rights, series, statement, tables,
     wildcards,
 };
 use crate::query_context::QueryContext;
@@ -154,7 +154,7 @@ async fn plan_statement(
 /// The statement as the planner understands it.
 fn rewritten(mut statement: Statement, streams: &BTreeMap<Arc<str>, LiveStream>, settings: SessionSettings<'_>) -> Result<Statement> {
     wildcards::leave_out_system_columns(&mut statement, streams)?;
-    sort_names::sort_by_casts(&mut statement);
+    cast_names::name_casts(&mut statement);
     series::read_steps(&mut statement);
     casts::rewrite(&mut statement)?;
     fetch_clause::as_limit(&mut statement);

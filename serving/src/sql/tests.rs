@@ -484,6 +484,7 @@ async fn order_by_finds_the_columns_of_the_select_before_those_of_tables() {
         ("SELECT a::text FROM (VALUES (9), (10), (9)) AS t (a) GROUP BY a::text ORDER BY a", texts),
         ("SELECT a::text FROM (VALUES (9), (10), (9)) AS t (a) GROUP BY a ORDER BY a DESC", numbers),
         ("SELECT * FROM (SELECT a::text FROM (VALUES (9), (10)) AS t (a) ORDER BY a LIMIT 2) AS d", texts),
+        ("WITH d AS (SELECT t.a::text FROM (VALUES (9), (10)) AS t (a)) SELECT d.a FROM d ORDER BY a", texts),
         ("SELECT a::text FROM (VALUES (9), (10)) AS t (a) ORDER BY t.a", numbers),
         ("SELECT a::text FROM (VALUES (9), (10)) AS t (a) ORDER BY a + 0", numbers),
     ] {
