@@ -2,13 +2,15 @@
 //! came.
 //!
 //! ```text
+//! archive -- events of the range (unordered) --> keys that they ask for (scored_keys)
 //! archive -- sort (order) --> events one after another --+-- states of events before (seen) --> rows of views
 //!                                                        +------------------------------------ SELECT --> scored rows
 //! ```
 //!
 //! The events of the sink's stream, and of the others that its views read, are read once, in the order in which they
-//! became known; no event is a query of its own. The sorts spill. The states of the views' keys, and the edges of
-//! linked views, are held in memory, under the limit of the batch layer: a backtest that needs more ends with an error.
+//! became known; no event is a query of its own. Before that, the events of the range are read for their keys. The
+//! sorts spill. The states of these keys, and all edges of linked views, are held in memory, under the limit of the
+//! batch layer: a backtest that needs more ends with an error.
 
 use std::sync::Arc;
 
@@ -27,6 +29,7 @@ use types::tiles::Micros;
 
 use crate::history::{
     Archived, CLOCK, Known, MergedChunk, MergedEvents, NEWEST, Order, PLACE, SeenStates, StreamEvents, WantedRows, micros, ordered,
+    unordered,
 };
 use crate::layer::Batch;
 use crate::memory::PeakPool;
@@ -35,6 +38,7 @@ use crate::session::open_session;
 mod late;
 mod plans;
 mod scored;
+mod scored_keys;
 
 pub use late::ReceivedLate;
 pub use plans::plan_of_sink;
@@ -42,6 +46,7 @@ pub use plans::plan_of_sink;
 use late::LateEvents;
 use plans::{PlannedSink, ScoringPlans};
 use scored::ScoredRecords;
+use scored_keys::ScoredKeys;
 
 /// For which time the windows of an event's rows are read, with [`Known::Log`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +91,15 @@ pub struct Backtested {
     pub received_late: Vec<ReceivedLate>,
 }
 
+/// What a backtest does, with the number of events that it has read for that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BacktestProgress {
+    /// It finds the keys that the events of the range ask for.
+    FindingKeys(u64),
+    /// It computes what the events see, and scores those of the range.
+    Scoring(u64),
+}
+
 /// What comes before the names of the changed sink's columns.
 pub const CHANGED: &str = "_changed_";
 /// The verdict of the sink, as text, where a changed definition scores too.
@@ -122,6 +136,13 @@ impl Backtest<'_> {
         }
     }
 
+    /// Those of some events that are scored, in their order.
+    fn in_range(&self, events: &RecordBatch) -> Result<Vec<u32>> {
+        let range = self.from..self.to;
+        let times = micros(events, EVENT_TIME)?.iter().enumerate();
+        Ok(times.filter(|(_, time)| range.contains(*time)).map(|(event, _)| event as u32).collect())
+    }
+
     /// The time for which each event's rows are read.
     fn times<'e>(&self, events: &'e RecordBatch) -> Result<&'e [Micros]> {
         micros(
@@ -154,8 +175,7 @@ struct EventOrder {
 }
 
 impl Batch {
-    /// Scores the events of a range, in the order in which they became known. `on_read` is called with the number of
-    /// events that have passed.
+    /// Scores the events of a range, in the order in which they became known.
     ///
     /// Errors: `Input` for definitions that cannot be compared; `Unavailable` if the states of their views need more
     /// than the memory limit.
@@ -164,20 +184,22 @@ impl Batch {
         state: &CatalogState,
         backtest: &Backtest<'_>,
         on_rows: &mut OnRows<'_>,
-        on_read: &(dyn Fn(u64) + Sync),
+        on_progress: &(dyn Fn(BacktestProgress) + Sync),
     ) -> Result<Backtested> {
         let plans = backtest.plans()?;
         let pool = Arc::new(PeakPool::new(self.settings.memory_limit_bytes));
         let session = open_session(&self.settings, &self.storage, &self.functions, pool.clone())?;
         let archived = Archived { storage: &self.storage, state };
+        let memory: Arc<dyn MemoryPool> = pool;
+        let of_range = unordered(&session, archived, plans.stream(), backtest.from..backtest.to).await?;
+        let ScoredKeys { keys, reserved: _keys_are_held } = ScoredKeys::find(backtest, &plans, &memory, of_range, on_progress).await?;
         let EventOrder { order, by, before } = backtest.event_order();
         let mut streams = Vec::new();
         for stream in plans.streams() {
             streams.push((stream.name.clone(), ordered(&session, archived, stream, order, None..before).await?));
         }
         let mut events = MergedEvents::new(by, streams);
-        let memory: Arc<dyn MemoryPool> = pool;
-        let mut seen = plans.states(&memory, &planning_session(&self.functions)?)?;
+        let mut seen = plans.states(&memory, keys, &planning_session(&self.functions)?)?;
         let position = state.vector().to_string();
         let mut late = LateEvents::new(plans.each().flat_map(|planned| &planned.plan.joins));
         let (mut read, mut scored) = (0, 0);
@@ -195,7 +217,7 @@ impl Batch {
                 }
             }
             read += chunk.times.len() as u64;
-            on_read(read);
+            on_progress(BacktestProgress::Scoring(read));
         }
     }
 }
@@ -208,9 +230,7 @@ fn score(
     late: &mut LateEvents,
     (part, position): (&StreamEvents, &str),
 ) -> Result<RecordBatch> {
-    let range = backtest.from..backtest.to;
-    let in_range = micros(&part.events, EVENT_TIME)?.iter().enumerate().filter(|(_, time)| range.contains(*time));
-    let chosen: Vec<u32> = in_range.map(|(event, _)| event as u32).collect();
+    let chosen = backtest.in_range(&part.events)?;
     if chosen.is_empty() {
         return Ok(RecordBatch::new_empty(plans.output()));
     }

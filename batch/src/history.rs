@@ -5,16 +5,19 @@
 //! - `merged`: the events of several streams in one order, chunk by chunk.
 //! - `seen`: the states of views, of all events so far, under the limit of the batch layer; the rows of keys from them.
 //! - `times`: a column of times, as numbers.
+//! - `wanted`: the keys that rows are asked for.
 
 mod merged;
 mod order;
 mod seen;
 mod times;
+mod wanted;
 
 pub(crate) use merged::{CHUNK, MergedChunk, MergedEvents, StreamEvents};
-pub(crate) use order::{Archived, CLOCK, NEWEST, Order, PLACE, first_arrival, ordered};
-pub(crate) use seen::{SeenStates, WantedKeys, WantedRows};
+pub(crate) use order::{Archived, CLOCK, NEWEST, Order, PLACE, first_arrival, ordered, unordered};
+pub(crate) use seen::{SeenStates, WantedRows};
 pub(crate) use times::micros;
+pub(crate) use wanted::WantedKeys;
 
 use std::sync::Arc;
 

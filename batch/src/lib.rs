@@ -83,7 +83,8 @@ mod training;
 mod write;
 
 pub use backtest::{
-    Backtest, BacktestClock, Backtested, CHANGED, CHANGED_VERDICT, ChangedSink, NO_VERDICT, OnRows, ReceivedLate, VERDICT, plan_of_sink,
+    Backtest, BacktestClock, BacktestProgress, Backtested, CHANGED, CHANGED_VERDICT, ChangedSink, NO_VERDICT, OnRows, ReceivedLate,
+    VERDICT, plan_of_sink,
 };
 pub use basis::recomputation_failed_lately;
 pub use compact::{COMPACTION_LEASE, Compacted, Compaction};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use batch::{Backtested, Known, ReceivedLate};
+use batch::{BacktestProgress, Backtested, Known, ReceivedLate};
 use catalog::{ArchiveBounds, CatalogState, archive_files};
 use committed::registry::{LiveSink, Registry};
 use engine::events::format_timestamp;
@@ -139,13 +139,16 @@ pub struct NoRows {
     pub latest: Option<String>,
 }
 
-/// Scores the events and writes their rows. The file appears when it is whole. `on_read` is called with the number of
-/// events read.
+/// Scores the events and writes their rows. The file appears when it is whole.
 ///
 /// Errors: `Input` for a file that exists or has another extension, a sink that cannot be backtested, an edited
 /// definition that cannot be compared with it, an edited stream, or a parameter that is set twice or that no definition
 /// uses; `NotFound` for a sink or a parameter that does not exist. Of several mistakes all are listed.
-pub async fn backtest(installation: &Installation, request: &BacktestRequest, on_read: &(dyn Fn(u64) + Sync)) -> Result<BacktestReport> {
+pub async fn backtest(
+    installation: &Installation,
+    request: &BacktestRequest,
+    on_progress: &(dyn Fn(BacktestProgress) + Sync),
+) -> Result<BacktestReport> {
     pinned(&installation.catalog, "backtest", async {
         let state = installation.catalog.state().await?;
         let PreparedBacktest { definitions, mut comparison, output, format } = prepared(installation, &state, request).await?;
@@ -158,7 +161,7 @@ pub async fn backtest(installation: &Installation, request: &BacktestRequest, on
             }
             file.write(rows)
         };
-        let scored = installation.batch().backtest(&state, &backtest, &mut take, on_read).await;
+        let scored = installation.batch().backtest(&state, &backtest, &mut take, on_progress).await;
         let Backtested { rows, received_late } = file.finish_if(scored)?;
         let difference = comparison.map(VerdictComparison::finish);
         let no_rows = match &sink.plan {

@@ -10,6 +10,7 @@ use committed::registry::{LiveSink, LiveView, Registry};
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::prelude::SessionContext;
 use definitions::StreamDefinition;
+use engine::fresh::ViewVersion;
 use engine::sinks::{JoinedView, SinkPlan};
 use types::columns::{EVENT_TIME, OFFSET, PARTITION};
 use types::sql_types::timestamp_type;
@@ -17,7 +18,7 @@ use types::{Error, Result};
 
 use super::scored::ScoredRecords;
 use super::{CHANGED, CHANGED_VERDICT, VERDICT};
-use crate::history::{SeenStates, each_once};
+use crate::history::{SeenStates, WantedKeys, each_once};
 
 /// Where a scored event is, beside the columns of the sink.
 const PLACE: [(&str, &str); 3] = [("_partition", PARTITION), ("_offset", OFFSET), ("_event_time", EVENT_TIME)];
@@ -25,7 +26,8 @@ const PLACE: [(&str, &str); 3] = [("_partition", PARTITION), ("_offset", OFFSET)
 const ERROR: &str = "_error";
 const CHANGED_ERROR: &str = "_error_changed";
 
-const HELP: &str = "a backtest holds the states of all keys: raise the limit";
+pub(super) const HELP: &str =
+    "the states of the keys that the events ask for, and all edges of linked views, are held in memory: raise the limit";
 
 /// The definitions that score.
 pub(super) struct ScoringPlans<'a> {
@@ -88,8 +90,8 @@ impl<'a> ScoringPlans<'a> {
         Ok(())
     }
 
-    /// The states of the views that the definitions join, before the first event.
-    pub(super) fn states(&self, memory: &Arc<dyn MemoryPool>, planning: &SessionContext) -> Result<SeenStates> {
+    /// The views that the definitions join.
+    pub(super) fn views(&self) -> Result<BTreeMap<ViewVersion, &'a LiveView>> {
         let mut views = BTreeMap::new();
         for planned in self.each() {
             for join in &planned.plan.joins {
@@ -97,9 +99,19 @@ impl<'a> ScoringPlans<'a> {
                 views.insert(live.view_version(), live);
             }
         }
+        Ok(views)
+    }
+
+    /// The states of the views before the first event. Of a view with keys in `asked`, only theirs are kept.
+    pub(super) fn states(
+        &self,
+        memory: &Arc<dyn MemoryPool>,
+        mut asked: BTreeMap<ViewVersion, WantedKeys>,
+        planning: &SessionContext,
+    ) -> Result<SeenStates> {
         let mut seen = SeenStates::new(memory, HELP);
-        for live in views.into_values() {
-            seen.add_view(live, &live.streams(), None, planning)?;
+        for (view, live) in self.views()? {
+            seen.add_view(live, &live.streams(), asked.remove(&view), planning)?;
         }
         Ok(seen)
     }

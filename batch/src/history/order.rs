@@ -57,7 +57,7 @@ pub(crate) async fn ordered(
     order: Order,
     dated: Range<Option<Micros>>,
 ) -> Result<SendableRecordBatchStream> {
-    let events = registered(session, archived, stream, "events_of")?;
+    let events = registered(session, archived, stream, ("events_of", ArchiveBounds::default()))?;
     let so_far = format!("OVER (PARTITION BY {PARTITION} ORDER BY {OFFSET} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)");
     let from = dated.start.map(|from| format!("CAST({EVENT_TIME} AS BIGINT) >= {from}"));
     let to = dated.end.map(|to| format!("CAST({EVENT_TIME} AS BIGINT) < {to}"));
@@ -78,20 +78,38 @@ pub(crate) async fn ordered(
     Ok(session.sql(&sql).await?.execute_stream().await?)
 }
 
+/// The events of a stream, in any order, in those files of the archive that may have an event time in `dated`.
+pub(crate) async fn unordered(
+    session: &SessionContext,
+    archived: Archived<'_>,
+    stream: &StreamDefinition,
+    dated: Range<Micros>,
+) -> Result<SendableRecordBatchStream> {
+    let newest = dated.end.saturating_sub(1);
+    let bounds = ArchiveBounds { oldest: Some(dated.start), newest: Some(newest), ..ArchiveBounds::default() };
+    let events = registered(session, archived, stream, ("dated_events_of", bounds))?;
+    Ok(session.sql(&format!("SELECT * FROM {events}")).await?.execute_stream().await?)
+}
+
 /// The least record timestamp of the archived events of a stream: before it, the log had received none of them. `None`:
 /// there are no events.
 pub(crate) async fn first_arrival(session: &SessionContext, archived: Archived<'_>, stream: &StreamDefinition) -> Result<Option<Micros>> {
-    let events = registered(session, archived, stream, "arrivals_of")?;
+    let events = registered(session, archived, stream, ("arrivals_of", ArchiveBounds::default()))?;
     let found = session.sql(&format!("SELECT min({TIMESTAMP}) FROM {events}")).await?.collect().await?;
     let first = |rows: &RecordBatch| rows.column(0).as_primitive_opt::<TimestampMicrosecondType>()?.iter().next().flatten();
     Ok(found.iter().find_map(first))
 }
 
-/// Registers the archived events of a stream as a table, with a prefix before its name. Some events of a stream are
-/// read while those of another one are. Returns the name for SQL.
-fn registered(session: &SessionContext, archived: Archived<'_>, stream: &StreamDefinition, prefix: &str) -> Result<String> {
+/// Registers the archived events of a stream, in files within these bounds, as a table with a prefix before its name.
+/// Some events of a stream are read while those of another one are. Returns the name for SQL.
+fn registered(
+    session: &SessionContext,
+    archived: Archived<'_>,
+    stream: &StreamDefinition,
+    (prefix, bounds): (&str, ArchiveBounds<'_>),
+) -> Result<String> {
     let timestamp = Arc::new(Field::new(TIMESTAMP, timestamp_type(), false));
-    let files = archive_files(archived.state, std::slice::from_ref(&stream.name), ArchiveBounds::default());
+    let files = archive_files(archived.state, std::slice::from_ref(&stream.name), bounds);
     let schema = plan_schema(stream);
     let table = ArchivedEvents {
         storage: archived.storage.clone(),

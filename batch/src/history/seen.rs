@@ -1,6 +1,6 @@
 //! The rows of views at each moment, from the states of all earlier events and of the events of the current chunk.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
@@ -15,10 +15,7 @@ use types::failures::Failure;
 use types::tiles::Micros;
 use types::{Error, Result};
 
-use super::StreamEvents;
-
-/// Keys of a view, encoded.
-pub(crate) type WantedKeys = HashSet<Box<[u8]>>;
+use super::{StreamEvents, WantedKeys};
 
 /// The states of some views.
 pub(crate) struct SeenStates {

@@ -20,8 +20,6 @@ use crate::history::WantedKeys;
 
 /// The number of a row in the spine.
 pub(super) const NUMBER: &str = "__row";
-/// What a key costs in memory beside its bytes.
-const KEY_BYTES: usize = 48;
 
 /// Rows as they are read.
 pub type SpineRows = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
@@ -97,7 +95,7 @@ pub(super) fn by_time(
     let facts = SpineFacts {
         rows: 0,
         times: None,
-        keys: training.views().map(|view| view.plan.links().is_none().then(WantedKeys::new)).collect(),
+        keys: training.views().map(|view| view.plan.links().is_none().then(WantedKeys::default)).collect(),
         codecs,
         reserved: MemoryConsumer::new("keys of a spine").register(memory),
     };
@@ -146,10 +144,7 @@ impl SpineFacts {
         for (view, codec) in self.codecs.iter().enumerate() {
             let Some(keys) = &mut self.keys[view] else { continue };
             for key in codec.encode(&rows.columns()[layout.keys(view)], rows.num_rows())?.iter().flatten() {
-                if !keys.contains(key) {
-                    added += key.len() + KEY_BYTES;
-                    keys.insert(key.into());
-                }
+                added += keys.add(key);
             }
         }
         self.reserved.try_grow(added).map_err(|error| {

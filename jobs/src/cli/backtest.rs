@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use batch::Known;
+use batch::{BacktestProgress, Known};
 use clap::{Args, ValueEnum};
 use engine::events::{parse_date, parse_timestamp};
+use indicatif::ProgressBar;
 use types::Result;
 use types::tiles::Micros;
 
@@ -75,11 +76,20 @@ pub(super) async fn run(context: &Context, args: BacktestArgs) -> Result<Done> {
     let request = BacktestRequest { sink, from, to, known: Known::from(args.known), out, force, set, changed };
     let installation = request.mistakes().before(context.installation().await)?;
     let bar = progress::counter("backtest", !context.output.json);
-    let outcome = backtest(&installation, &request, &|read| bar.set_position(read)).await;
+    let outcome = backtest(&installation, &request, &|progress| show(&bar, progress)).await;
     bar.finish_and_clear();
     let report = outcome?;
     context.output.print(&report, || text(&report))?;
     Ok(Done::Success)
+}
+
+fn show(bar: &ProgressBar, progress: BacktestProgress) {
+    let (doing, read) = match progress {
+        BacktestProgress::FindingKeys(read) => ("backtest: finding keys", read),
+        BacktestProgress::Scoring(read) => ("backtest", read),
+    };
+    bar.set_prefix(doing);
+    bar.set_position(read);
 }
 
 fn text(report: &BacktestReport) -> String {

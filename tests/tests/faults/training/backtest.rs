@@ -5,6 +5,8 @@ use batch::{BacktestClock, ReceivedLate};
 use super::*;
 use crate::sinks::backtest::scored_in;
 
+mod memory;
+
 const SCORED: &str = "CREATE SINK scored WITH (topic = 'scored', features = 'inclusive') AS
     SELECT b.n_1h, l.linked, l.recent, m.met_10m
     FROM s e LEFT JOIN of_both b ON b.k = e.k LEFT JOIN links l ON l.k = e.k LEFT JOIN met m ON m.k = e.k";
