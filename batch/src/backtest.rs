@@ -10,43 +10,47 @@
 //! The events of the sink's stream, and of the others that its views read, are read once, in the order in which they
 //! became known; no event is a query of its own. Before that, the events of the range are read for their keys. The
 //! sorts spill. The states of these keys, and all edges of linked views, are held in memory, under the limit of the
-//! batch layer: a backtest that needs more ends with an error.
+//! batch layer. Where they do not fit, the events go to files, and are read again for each `portion` of the keys.
+//!
+//! In reading order:
+//!
+//! - `plans`: the definitions that score; `context`: what all passes share.
+//! - `at_once`: one `pass`, in which events are `chosen`, see their rows, and are scored (`scoring`, `scored`, `late`).
+//! - `in_portions`: a pass for each portion, its rows in files (`batch_file`), and scoring at the end.
 
-use std::sync::Arc;
-
-use arrow::array::{ArrayRef, RecordBatch, TimestampMicrosecondArray, UInt32Array};
-use arrow::compute::take_record_batch;
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use catalog::CatalogState;
 use committed::registry::{LiveSink, Registry};
-use datafusion::execution::memory_pool::MemoryPool;
-use definitions::Features;
-use engine::plan::planning_session;
-use engine::sinks::JoinedView;
 use types::Result;
 use types::columns::EVENT_TIME;
 use types::tiles::Micros;
 
-use crate::history::{
-    Archived, CLOCK, Known, MergedChunk, MergedEvents, NEWEST, Order, PLACE, SeenStates, StreamEvents, WantedRows, micros, ordered,
-    unordered,
-};
+use crate::history::{CLOCK, Known, MergedChunk, NEWEST, Order, PLACE, micros};
 use crate::layer::Batch;
-use crate::memory::PeakPool;
-use crate::session::open_session;
 
+mod at_once;
+mod batch_file;
+mod chosen;
+mod context;
+mod in_portions;
 mod late;
+mod pass;
 mod plans;
+mod portion;
 mod scored;
 mod scored_keys;
+mod scoring;
 
 pub use late::ReceivedLate;
 pub use plans::plan_of_sink;
 
-use late::LateEvents;
+use at_once::score_at_once;
+use context::BacktestContext;
+use in_portions::score_in_portions;
 use plans::{PlannedSink, ScoringPlans};
-use scored::ScoredRecords;
-use scored_keys::ScoredKeys;
+use portion::PortionError;
+use scoring::Scoring;
 
 /// For which time the windows of an event's rows are read, with [`Known::Log`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,8 +100,12 @@ pub struct Backtested {
 pub enum BacktestProgress {
     /// It finds the keys that the events of the range ask for.
     FindingKeys(u64),
-    /// It computes what the events see, and scores those of the range.
+    /// It scores the events of the range.
     Scoring(u64),
+    /// The states of all keys do not fit into memory: it sorts the events into files.
+    Sorting(u64),
+    /// It computes from these files what the events see of a part of the keys.
+    ReadingPart { part: u64, parts: u64, events: u64 },
 }
 
 /// What comes before the names of the changed sink's columns.
@@ -177,8 +185,8 @@ struct EventOrder {
 impl Batch {
     /// Scores the events of a range, in the order in which they became known.
     ///
-    /// Errors: `Input` for definitions that cannot be compared; `Unavailable` if the states of their views need more
-    /// than the memory limit.
+    /// Errors: `Input` for definitions that cannot be compared; `Unavailable` if the edges of linked views need more
+    /// than the memory limit, or the states of the smallest part of the keys.
     pub async fn backtest(
         &self,
         state: &CatalogState,
@@ -187,92 +195,14 @@ impl Batch {
         on_progress: &(dyn Fn(BacktestProgress) + Sync),
     ) -> Result<Backtested> {
         let plans = backtest.plans()?;
-        let pool = Arc::new(PeakPool::new(self.settings.memory_limit_bytes));
-        let session = open_session(&self.settings, &self.storage, &self.functions, pool.clone())?;
-        let archived = Archived { storage: &self.storage, state };
-        let memory: Arc<dyn MemoryPool> = pool;
-        let of_range = unordered(&session, archived, plans.stream(), backtest.from..backtest.to).await?;
-        let ScoredKeys { keys, reserved: _keys_are_held } = ScoredKeys::find(backtest, &plans, &memory, of_range, on_progress).await?;
-        let EventOrder { order, by, before } = backtest.event_order();
-        let mut streams = Vec::new();
-        for stream in plans.streams() {
-            streams.push((stream.name.clone(), ordered(&session, archived, stream, order, None..before).await?));
+        let mut scoring = Scoring::new(&plans, state.vector().to_string(), on_rows);
+        let open = || BacktestContext::open(self, state, (backtest, &plans), on_progress);
+        let at_once = score_at_once(&open()?, &mut scoring).await;
+        match at_once {
+            Ok(()) => {}
+            Err(PortionError::Exceeds(_)) if plans.has_keys()? => score_in_portions(&open()?, &mut scoring).await?,
+            Err(PortionError::Exceeds(error) | PortionError::Failed(error)) => return Err(error),
         }
-        let mut events = MergedEvents::new(by, streams);
-        let mut seen = plans.states(&memory, keys, &planning_session(&self.functions)?)?;
-        let position = state.vector().to_string();
-        let mut late = LateEvents::new(plans.each().flat_map(|planned| &planned.plan.joins));
-        let (mut read, mut scored) = (0, 0);
-        loop {
-            let chunk = events.next().await?;
-            if chunk.times.is_empty() {
-                return Ok(Backtested { rows: scored, received_late: late.counted() });
-            }
-            seen.add(&chunk.parts, backtest.since(&chunk)).await?;
-            for part in chunk.parts.iter().filter(|part| part.stream == plans.stream().name) {
-                let rows = score(backtest, &plans, &seen, &mut late, (part, position.as_str()))?;
-                scored += rows.num_rows() as u64;
-                if rows.num_rows() > 0 {
-                    on_rows(&rows)?;
-                }
-            }
-            read += chunk.times.len() as u64;
-            on_progress(BacktestProgress::Scoring(read));
-        }
-    }
-}
-
-/// The rows of those events of a part that are in the range.
-fn score(
-    backtest: &Backtest<'_>,
-    plans: &ScoringPlans<'_>,
-    seen: &SeenStates,
-    late: &mut LateEvents,
-    (part, position): (&StreamEvents, &str),
-) -> Result<RecordBatch> {
-    let chosen = backtest.in_range(&part.events)?;
-    if chosen.is_empty() {
-        return Ok(RecordBatch::new_empty(plans.output()));
-    }
-    let all_times = backtest.times(&part.events)?;
-    let times: Vec<Micros> = chosen.iter().map(|event| all_times[*event as usize]).collect();
-    let places: Vec<u32> = chosen.iter().map(|event| part.places[*event as usize]).collect();
-    let events = take_record_batch(&part.events, &UInt32Array::from(chosen))?;
-    let chosen = Chosen { events, places, times, seen, position };
-    let live = chosen.scored_by(&plans.live)?;
-    let changed = plans.changed.as_ref().map(|changed| chosen.scored_by(changed)).transpose()?;
-    let has_row = |event: &u32| live.is_of(*event) || changed.as_ref().is_some_and(|changed| changed.is_of(*event));
-    let with_row: Vec<u32> = (0..chosen.events.num_rows() as u32).filter(has_row).collect();
-    let own_times = micros(&chosen.events, EVENT_TIME)?;
-    for event in &with_row {
-        late.add(own_times[*event as usize], chosen.times[*event as usize]);
-    }
-    plans.rows(&chosen.events, &with_row, &live, changed.as_ref())
-}
-
-/// The events of a chunk that are scored.
-struct Chosen<'a> {
-    events: RecordBatch,
-    /// The place of each in the chunk.
-    places: Vec<u32>,
-    /// The time for which each event's rows are read.
-    times: Vec<Micros>,
-    seen: &'a SeenStates,
-    position: &'a str,
-}
-
-impl Chosen<'_> {
-    fn scored_by(&self, planned: &PlannedSink<'_>) -> Result<ScoredRecords> {
-        let PlannedSink { sink, plan, .. } = planned;
-        let itself = u32::from(sink.definition.features == Features::Inclusive);
-        let counted: Vec<u32> = self.places.iter().map(|event| event + itself).collect();
-        let row = |join: &JoinedView| {
-            let (keys, has_key) = join.keys(&plan.stream, &self.events)?;
-            let asked = WantedRows { keys: &keys, has_key: &has_key, times: &self.times, counted: &counted };
-            self.seen.rows(&planned.joined(join)?.view_version(), asked, &join.wanted)
-        };
-        let rows = plan.joins.iter().map(row).collect::<Result<Vec<_>>>()?;
-        let as_of: ArrayRef = Arc::new(TimestampMicrosecondArray::from(self.times.clone()).with_timezone("UTC"));
-        Ok(ScoredRecords::new(plan.records(&self.events, &rows, self.position, &as_of)?, self.events.num_rows()))
+        Ok(scoring.finish())
     }
 }

@@ -233,6 +233,7 @@ async fn answer(
     while let Some(since) = rows.first_time().await? {
         let chunk = events.next().await?;
         seen.add(&chunk.parts, Some(since)).await?;
+        seen.reserve()?;
         while let Some(asked) = rows.take_while(CHUNK, |row| training.is_complete(row, chunk.next)).await? {
             for arrival in &mut arrivals {
                 let is_before = |row: &&Micros| arrival.first.is_none_or(|first| !training.counts(first, **row));

@@ -16,6 +16,7 @@ use types::columns::{EVENT_TIME, OFFSET, PARTITION};
 use types::sql_types::timestamp_type;
 use types::{Error, Result};
 
+use super::portion::Portion;
 use super::scored::ScoredRecords;
 use super::{CHANGED, CHANGED_VERDICT, VERDICT};
 use crate::history::{SeenStates, WantedKeys, each_once};
@@ -27,7 +28,7 @@ const ERROR: &str = "_error";
 const CHANGED_ERROR: &str = "_error_changed";
 
 pub(super) const HELP: &str =
-    "the states of the keys that the events ask for, and all edges of linked views, are held in memory: raise the limit";
+    "all edges of linked views are held in memory, and of the keys of other views one of 64 parts at a time: raise the limit";
 
 /// The definitions that score.
 pub(super) struct ScoringPlans<'a> {
@@ -68,8 +69,13 @@ impl<'a> ScoringPlans<'a> {
         &self.live.plan.stream
     }
 
-    pub(super) fn each(&self) -> impl Iterator<Item = &PlannedSink<'a>> {
+    fn each(&self) -> impl Iterator<Item = &PlannedSink<'a>> {
         std::iter::once(&self.live).chain(&self.changed)
+    }
+
+    /// Each view that a definition joins, with the definition.
+    pub(super) fn joins(&self) -> impl Iterator<Item = (&PlannedSink<'a>, &JoinedView)> {
+        self.each().flat_map(|planned| planned.plan.joins.iter().map(move |join| (planned, join)))
     }
 
     /// Refuses definitions that cannot be compared.
@@ -93,24 +99,28 @@ impl<'a> ScoringPlans<'a> {
     /// The views that the definitions join.
     pub(super) fn views(&self) -> Result<BTreeMap<ViewVersion, &'a LiveView>> {
         let mut views = BTreeMap::new();
-        for planned in self.each() {
-            for join in &planned.plan.joins {
-                let live = planned.joined(join)?;
-                views.insert(live.view_version(), live);
-            }
+        for (planned, join) in self.joins() {
+            let live = planned.joined(join)?;
+            views.insert(live.view_version(), live);
         }
         Ok(views)
     }
 
-    /// The states of the views before the first event. Of a view with keys in `asked`, only theirs are kept.
+    /// Whether a view is read by its keys alone, without links.
+    pub(super) fn has_keys(&self) -> Result<bool> {
+        Ok(self.views()?.values().any(|live| live.plan.links().is_none()))
+    }
+
+    /// The states of a portion's views before the first event. Of a view with keys in `asked`, only theirs are kept.
     pub(super) fn states(
         &self,
+        portion: Portion,
         memory: &Arc<dyn MemoryPool>,
         mut asked: BTreeMap<ViewVersion, WantedKeys>,
         planning: &SessionContext,
     ) -> Result<SeenStates> {
         let mut seen = SeenStates::new(memory, HELP);
-        for (view, live) in self.views()? {
+        for (view, live) in self.views()?.into_iter().filter(|(_, live)| portion.has_view(live)) {
             seen.add_view(live, &live.streams(), asked.remove(&view), planning)?;
         }
         Ok(seen)
@@ -118,7 +128,7 @@ impl<'a> ScoringPlans<'a> {
 
     /// The streams whose events count, that of the sink first.
     pub(super) fn streams(&self) -> Vec<&Arc<StreamDefinition>> {
-        let joined = self.each().flat_map(|planned| &planned.plan.joins).flat_map(|join| &join.plan.streams);
+        let joined = self.joins().flat_map(|(_, join)| &join.plan.streams);
         each_once(std::iter::once(self.stream()).chain(joined))
     }
 

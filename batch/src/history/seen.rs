@@ -76,21 +76,33 @@ impl SeenStates {
     }
 
     /// Goes on to the next events. No row is asked for a time before `since` any more; `None`: nothing is known of
-    /// that.
-    ///
-    /// Errors: `Unavailable` if the states need more than the memory limit.
+    /// that. The memory of the states is to be [reserved](SeenStates::reserve) then.
     pub(crate) async fn add(&mut self, events: &[StreamEvents], since: Option<Micros>) -> Result<()> {
-        let mut bytes = 0;
         for view in self.views.values_mut() {
             view.add(events, since).await?;
-            bytes += view.bytes();
         }
-        self.reserved.try_resize(bytes).map_err(|error| {
-            Error::unavailable(format!("the states of the views need {bytes} bytes, more than the memory limit leaves"))
-                .with("setting", "batch.memory_limit")
-                .with("help", self.help)
-                .caused_by(Error::from(error))
-        })
+        Ok(())
+    }
+
+    /// Reserves memory for the states that there are.
+    ///
+    /// Errors: `Unavailable` if they need more than the memory limit.
+    pub(crate) fn reserve(&self) -> Result<()> {
+        let bytes: usize = self.views.values().map(SeenView::bytes).sum();
+        let reserved = self.reserved.try_resize(bytes).map_err(Error::from);
+        reserved.map_err(|error| self.exceed(format!("need {bytes} bytes, more than the memory limit leaves"), error))
+    }
+
+    /// The error where what reads the events gets too little memory beside the states.
+    pub(crate) fn leave_no_room(&self, error: Error) -> Error {
+        self.exceed("leave too little of the memory limit to sort the events".to_owned(), error)
+    }
+
+    fn exceed(&self, what: String, error: Error) -> Error {
+        Error::unavailable(format!("the states of the views {what}"))
+            .with("setting", "batch.memory_limit")
+            .with("help", self.help)
+            .caused_by(error)
     }
 
     /// Returns a row for each that is asked for, with the columns `wanted` (indices into the plan's).

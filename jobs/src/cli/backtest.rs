@@ -85,8 +85,10 @@ pub(super) async fn run(context: &Context, args: BacktestArgs) -> Result<Done> {
 
 fn show(bar: &ProgressBar, progress: BacktestProgress) {
     let (doing, read) = match progress {
-        BacktestProgress::FindingKeys(read) => ("backtest: finding keys", read),
-        BacktestProgress::Scoring(read) => ("backtest", read),
+        BacktestProgress::FindingKeys(read) => ("backtest: finding keys".to_owned(), read),
+        BacktestProgress::Scoring(read) => ("backtest".to_owned(), read),
+        BacktestProgress::Sorting(read) => ("backtest: sorting".to_owned(), read),
+        BacktestProgress::ReadingPart { part, parts, events } => (format!("backtest: part {part} of {parts} of the keys"), events),
     };
     bar.set_prefix(doing);
     bar.set_position(read);
