@@ -23,6 +23,8 @@ use types::tiles::{Clock, Micros};
 use types::{Error, ErrorKind, Result, failpoint};
 use uuid::Uuid;
 
+use crate::owner;
+
 /// How much one transaction marks or deletes: all other commits wait for it.
 const MOST: usize = 2_000;
 /// How often marks are decided outside of their transaction: a commit in between refuses them.
@@ -99,7 +101,10 @@ fn check_clock(ahead: Duration, pin_lease: Duration) -> Result<()> {
 }
 
 /// Deletes files that no transaction named or can name any more; returns how many.
+///
+/// Errors: `Input` if the files are those of another catalog.
 pub async fn collect_orphans(catalog: &Catalog, storage: &ObjectStorage, clock: &Clock) -> Result<usize> {
+    owner::check(catalog, storage).await?;
     let state = catalog.state().await?;
     if let Some(commit) = orphans_commit(&state, Uuid::now_v7(), clock()) {
         catalog.commit(commit).await?;

@@ -28,6 +28,7 @@ pub mod memory;
 mod mistakes;
 pub mod output;
 pub mod outputs;
+mod owner;
 pub mod parameters;
 pub mod pin;
 pub mod readers;

@@ -27,6 +27,7 @@ use tracing::{info, warn};
 use types::Result;
 
 use crate::installation::Installation;
+use crate::owner;
 use crate::status::NodeReporter;
 
 mod answers;
@@ -101,6 +102,7 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
     let fresh = Fresh::default();
     let mut parts = Parts::default();
     let starting = async {
+        owner::check_at_start(&installation.catalog, &installation.storage).await?;
         apply(&installation, &options).await?;
         let served = node::start(&mut parts, &installation, (listeners, protection), NodeReads::Shared(fresh.clone())).await?;
         let registration = layers::offer(&mut parts, &installation, offering, (&fresh, &served.sinks)).await?;
@@ -122,6 +124,7 @@ pub async fn speed(installation: Installation, options: UpOptions, stop: Cancell
     let listener = bind_optional("speed.http", installation.settings.speed.http.as_deref(), &installation).await?;
     let offering = layers::bind(&installation).await?;
     installation.show_alive().await;
+    owner::check_at_start(&installation.catalog, &installation.storage).await?;
     apply(&installation, &options).await?;
     let mut parts = Parts::default();
     let recorder = metrics::start(&mut parts);
@@ -161,6 +164,7 @@ pub async fn serve(installation: Installation, options: UpOptions, stop: Cancell
 pub async fn scheduler(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
     let listener = bind_optional("scheduler.http", installation.settings.scheduler.http.as_deref(), &installation).await?;
     installation.show_alive().await;
+    owner::check_at_start(&installation.catalog, &installation.storage).await?;
     apply(&installation, &options).await?;
     let mut parts = Parts::default();
     let recorder = metrics::start(&mut parts);

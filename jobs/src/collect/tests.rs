@@ -296,3 +296,33 @@ fn a_clock_that_is_ahead_by_more_than_half_a_lease_collects_nothing() {
     assert_eq!([0, 5, 30, 31, 3_600].map(is_refused), [false, false, false, true, true]);
     assert_eq!(check_clock(Duration::from_secs(90), lease).unwrap_err().kind(), ErrorKind::Unavailable);
 }
+
+/// As when `catalog.url` is another one for a while: its files, of which the catalog knows nothing, are not orphans.
+#[tokio::test]
+async fn the_files_of_another_catalog_are_not_orphans() {
+    let catalogs = [Catalog::open("sqlite::memory:").await.unwrap(), Catalog::open("sqlite::memory:").await.unwrap()];
+    let checkpoint = Uuid::now_v7();
+    let two_days_later = types::files::made_at(checkpoint).unwrap() + 2 * DAY;
+    let clock: Clock = Arc::new(move || two_days_later);
+    let written = async |storage: &ObjectStorage| {
+        let name = ObjectName::Archive { stream: "pay".into(), checkpoint };
+        storage.put_new(&name, bytes::Bytes::from_static(b"events")).await.unwrap();
+        name.to_string()
+    };
+    let refused = async |catalog: &Catalog, storage: &ObjectStorage| {
+        let error = collect_orphans(catalog, storage, &clock).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Input, "{error}");
+    };
+    let storage = ObjectStorage::open("memory://").unwrap();
+    assert_eq!(collect_orphans(&catalogs[0], &storage, &clock).await.unwrap(), 0);
+    let file = written(&storage).await;
+    refused(&catalogs[1], &storage).await;
+    assert_eq!(storage.get(&file).await.unwrap(), "events");
+    assert_eq!(collect_orphans(&catalogs[0], &storage, &clock).await.unwrap(), 1, "no transaction of its own catalog named it");
+
+    // An earlier release did not say whose files they are.
+    let earlier = ObjectStorage::open("memory://").unwrap();
+    let file = written(&earlier).await;
+    refused(&catalogs[1], &earlier).await;
+    assert_eq!(earlier.get(&file).await.unwrap(), "events");
+}

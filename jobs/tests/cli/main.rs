@@ -245,6 +245,25 @@ fn a_storage_that_takes_connections_and_is_silent_is_warned_of_at_the_start() {
     }
 }
 
+/// As after a wrong `catalog.url`: the archive of the right one would be deleted as orphans.
+#[test]
+fn no_layer_that_writes_starts_over_the_files_of_another_catalog() {
+    let project = Project::with_orders();
+    assert_success(&project.run(&["apply"]));
+    assert_success(&project.run(&["ingest", "orders", "../orders.csv"]));
+    let up = project.up();
+    project.wait_until_committed(60);
+    assert_eq!(up.stop(), Some(0));
+    for layer in ["up", "speed", "scheduler"] {
+        let output = command(&project.path(), &[layer]).env("BASESTREAM__CATALOG__URL", "sqlite:./data/other.db").output().unwrap();
+        assert_fails(&output, 1, "the files of the object storage are those of another catalog");
+        assert_fails(&output, 1, "help: point catalog.url at that catalog, or storage.url at an empty folder or prefix");
+    }
+    let up = project.up();
+    project.wait_until_committed(60);
+    assert_eq!(up.stop(), Some(0));
+}
+
 #[test]
 fn an_address_for_postgresql_that_other_machines_reach_is_refused() {
     let project = Project::with_orders();

@@ -26,6 +26,7 @@ use types::outage::{Attempts, Outage};
 use types::redact::{redacted_text, redacted_url};
 use types::{Error, ErrorKind, Result};
 
+mod owner;
 mod upload;
 
 pub use upload::UploadWriter;

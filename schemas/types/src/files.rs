@@ -10,7 +10,7 @@ use crate::tiles::Micros;
 
 mod names;
 
-pub use names::{ObjectName, folder_of_run, folder_of_version, made_at};
+pub use names::{CATALOG_IDENTITY, ObjectName, folder_of_run, folder_of_version, made_at};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

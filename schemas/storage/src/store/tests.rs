@@ -1,6 +1,5 @@
 use super::*;
-use types::files::ObjectName;
-use types::files::StoredObject;
+use types::files::{CATALOG_IDENTITY, ObjectName, StoredObject};
 
 fn name() -> ObjectName {
     ObjectName::States { checkpoint: Uuid::new_v4() }
@@ -42,6 +41,7 @@ on_every_storage!(
     an_upload_is_invisible_until_it_is_finished,
     an_upload_that_is_aborted_or_dropped_leaves_nothing,
     a_large_object_goes_up_in_parts,
+    a_storage_belongs_to_the_first_catalog_that_takes_it,
 );
 
 fn in_folder(folder: &tempfile::TempDir) -> ObjectStorage {
@@ -63,6 +63,32 @@ async fn what_is_stored_is_read_listed_and_deleted(storage: &ObjectStorage) {
     storage.delete(&path).await.unwrap();
     storage.delete(&path).await.unwrap();
     assert_eq!(storage.list("").await.unwrap(), []);
+}
+
+async fn a_storage_belongs_to_the_first_catalog_that_takes_it(storage: &ObjectStorage) {
+    assert_eq!(storage.owner().await.unwrap(), None);
+    storage.take_for("first").await.unwrap();
+    assert_eq!(storage.owner().await.unwrap().as_deref(), Some("first"));
+    storage.take_for("first").await.unwrap();
+    assert_eq!(storage.take_for("second").await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(storage.owner().await.unwrap().as_deref(), Some("first"));
+}
+
+#[tokio::test]
+async fn a_damaged_owner_is_no_other_catalog_and_is_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = in_folder(&folder);
+    storage.take_for("first").await.unwrap();
+    let file = folder.path().join("new").join(CATALOG_IDENTITY);
+    let intact = std::fs::read(&file).unwrap();
+    let mut flipped = intact.clone();
+    flipped[0] ^= 1;
+    for damaged in [&flipped[..], &intact[..4], b"", b"\xff\xff"] {
+        std::fs::write(&file, damaged).unwrap();
+        assert_eq!(storage.owner().await.unwrap(), None, "{damaged:?}");
+        storage.take_for("first").await.unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), intact);
+    }
 }
 
 async fn the_same_content_may_be_stored_again_and_other_content_may_not(storage: &ObjectStorage) {

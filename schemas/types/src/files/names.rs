@@ -10,6 +10,9 @@ use crate::files::{EventTimeBounds, FileKind, FileRecord, StoredObject};
 use crate::tiles::Micros;
 use crate::{Error, Result};
 
+/// The object that says which catalog names the others.
+pub const CATALOG_IDENTITY: &str = "catalog-identity";
+
 /// The name of one object, relative to the storage's URL. In stream and view names, every character other than ASCII
 /// letters, digits, `_` and `-` is written as `%XX`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
