@@ -17,19 +17,21 @@ const OLD_PIN_US: Micros = 10 * 60_000_000;
 const NAMED: usize = 20;
 
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
-    let needed = facts.state.damages.iter().filter(|damage| !is_of_replaced_snapshot(&facts.state, &damage.path));
+    let needed = facts.state.damages.iter().filter(|damage| !is_replaced(&facts.state, &damage.path));
     let mut found: Vec<Problem> = needed.take(NAMED).map(damaged).collect();
     found.extend(undeleted(facts));
     found.extend(old_pins(facts));
     found
 }
 
-/// Whether a file is of a snapshot that the catalog does not name any more: it is deleted within minutes. What a later
-/// snapshot took over is of that one's run.
-fn is_of_replaced_snapshot(state: &CatalogState, path: &str) -> bool {
-    let file = state.files.get(path).filter(|file| matches!(file.kind, FileKind::Snapshot | FileKind::Manifest));
-    let run = file.and_then(|file| file.run);
-    run.is_some_and(|run| state.snapshots.iter().all(|snapshot| snapshot.run != run))
+/// Whether nobody who begins to read now reads a file: it is deleted within minutes. What a later snapshot took over is
+/// of that one's run.
+fn is_replaced(state: &CatalogState, path: &str) -> bool {
+    state.files.get(path).is_some_and(|file| match file.kind {
+        FileKind::Superseded => true,
+        FileKind::Snapshot | FileKind::Manifest => file.run.is_some_and(|run| state.snapshots.iter().all(|snapshot| snapshot.run != run)),
+        FileKind::Archive | FileKind::DeadLetters | FileKind::States => false,
+    })
 }
 
 fn damaged(DamageRecord { path, error, found_by, .. }: &DamageRecord) -> Problem {

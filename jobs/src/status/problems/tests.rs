@@ -973,7 +973,7 @@ async fn each_fault_is_reported_with_its_cause_its_effect_and_the_next_step() {
     }
 }
 
-/// A file of a replaced snapshot is read by nobody, and deleted ten minutes later.
+/// A file of a replaced snapshot, and one that is superseded, is read by nobody, and deleted ten minutes later.
 #[tokio::test]
 async fn damage_of_a_snapshot_is_reported_until_another_snapshot_replaces_it() {
     let path = "snapshots/v/1/r/0.parquet";
@@ -1001,6 +1001,7 @@ async fn damage_of_a_snapshot_is_reported_until_another_snapshot_replaces_it() {
         assert_eq!(reported(kind, replaced).await, [], "{kind:?}");
     }
     assert_eq!(reported(FileKind::Archive, None).await, [Fault::FileDamaged]);
+    assert_eq!(reported(FileKind::Superseded, named).await, [], "its rows are in another file");
 }
 
 #[tokio::test]
