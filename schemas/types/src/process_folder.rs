@@ -4,6 +4,7 @@
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -13,6 +14,9 @@ const LOCK: &str = "lock";
 /// A lock file has this name until it is locked, so that no other process takes its folder for that of a dead one.
 const NEW_LOCK: &str = "lock.new";
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
+/// A folder has its lock within moments. One that has none for this long is of a process that was killed before that,
+/// or after it had removed the lock.
+const LOCKED_WITHIN: Duration = Duration::from_secs(60 * 60);
 
 /// A folder that other processes leave alone as long as this value lives.
 #[derive(Debug)]
@@ -35,7 +39,6 @@ impl ProcessFolder {
         match lock_in(&path) {
             Ok(lock) => Ok(Self { path, _lock: lock }),
             Err(error) => {
-                // Nobody removes a folder without a lock.
                 let _ = std::fs::remove_dir_all(&path);
                 Err(at(&path)(error))
             }
@@ -49,7 +52,7 @@ impl ProcessFolder {
 
 impl Drop for ProcessFolder {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path);
+        let _ = remove(&self.path);
     }
 }
 
@@ -81,12 +84,41 @@ fn remove_left(parent: &Path, prefix: &str, suffix: &str) {
 
 /// Removes a folder if its lock is not held.
 fn remove_if_left(folder: &Path) -> io::Result<()> {
-    let lock = File::open(folder.join(LOCK))?;
+    let lock = match File::open(folder.join(LOCK)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return remove_if_old(folder),
+        opened => opened?,
+    };
     match lock.try_lock() {
-        Ok(()) => std::fs::remove_dir_all(folder),
+        Ok(()) => remove(folder),
         Err(TryLockError::WouldBlock) => Ok(()),
         Err(TryLockError::Error(error)) => Err(error),
     }
+}
+
+fn remove_if_old(folder: &Path) -> io::Result<()> {
+    let changed = std::fs::metadata(folder)?.modified()?;
+    match changed.elapsed() {
+        Ok(age) if age > LOCKED_WITHIN => std::fs::remove_dir_all(folder),
+        _ => Ok(()),
+    }
+}
+
+/// Removes a folder and its lock last: where a process is killed meanwhile, the next one goes on.
+fn remove(folder: &Path) -> io::Result<()> {
+    for path in lock_last(folder)? {
+        let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+        match removed {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    std::fs::remove_dir(folder)
+}
+
+fn lock_last(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()?;
+    paths.sort_by_key(|path| path.file_name().is_some_and(|name| name == LOCK));
+    Ok(paths)
 }
 
 #[cfg(test)]

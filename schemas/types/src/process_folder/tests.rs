@@ -1,3 +1,5 @@
+use std::time::SystemTime;
+
 use super::*;
 
 /// What a process leaves behind that was killed.
@@ -29,6 +31,39 @@ fn folders_of_processes_that_are_gone_are_removed_and_those_of_others_stay() {
     let ended = alive.path().to_path_buf();
     drop(alive);
     assert!(!ended.exists() && next.path().exists());
+}
+
+#[test]
+fn a_folder_goes_with_its_lock_last() {
+    let parent = tempfile::tempdir().unwrap();
+    for files in 0..30 {
+        let folder = parent.path().join(files.to_string());
+        std::fs::create_dir(&folder).unwrap();
+        for file in 0..files {
+            std::fs::create_dir(folder.join(format!("view {file}"))).unwrap();
+            std::fs::write(folder.join(format!("view {file}")).join("copy"), "").unwrap();
+        }
+        std::fs::write(folder.join(LOCK), "").unwrap();
+        let order = lock_last(&folder).unwrap();
+        assert_eq!((order.len(), order.last()), (files + 1, Some(&folder.join(LOCK))));
+        remove(&folder).unwrap();
+        assert!(!folder.exists());
+    }
+}
+
+#[test]
+fn a_folder_that_has_no_lock_for_long_is_removed() {
+    let parent = tempfile::tempdir().unwrap();
+    let unlocked = parent.path().join(format!("cache-1{}", suffix_of_this_machine()));
+    std::fs::create_dir(&unlocked).unwrap();
+    std::fs::write(unlocked.join("copy"), "of a dead process").unwrap();
+    let changed_before = |age: Duration| File::open(&unlocked).unwrap().set_modified(SystemTime::now() - age).unwrap();
+    changed_before(LOCKED_WITHIN / 2);
+    let _next = ProcessFolder::create(parent.path(), "cache-").unwrap();
+    assert!(unlocked.exists(), "its process may be about to lock it");
+    changed_before(LOCKED_WITHIN * 2);
+    let _one_after = ProcessFolder::create(parent.path(), "cache-").unwrap();
+    assert!(!unlocked.exists());
 }
 
 #[test]
