@@ -1,4 +1,5 @@
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::AsArray;
 use async_trait::async_trait;
@@ -344,6 +345,40 @@ impl Log for Records {
     }
 }
 
+/// A log that is trimmed after it was first asked for its bounds.
+#[derive(Debug)]
+struct TrimmedMeanwhile {
+    before: Records,
+    after: Records,
+    was_asked: AtomicBool,
+}
+
+#[async_trait]
+impl Log for TrimmedMeanwhile {
+    async fn create_topic(&self, topic: &str, partitions: u32) -> Result<u32> {
+        self.after.create_topic(topic, partitions).await
+    }
+    async fn bounds(&self, topic: &str) -> Result<Vec<PartitionBounds>> {
+        let log = if self.was_asked.swap(true, Ordering::Relaxed) { &self.after } else { &self.before };
+        log.bounds(topic).await
+    }
+    async fn identity(&self, topic: &str) -> Result<String> {
+        self.after.identity(topic).await
+    }
+    async fn append(&self, topic: &str, records: Vec<NewRecord>) -> Result<Vec<(i32, Offset)>> {
+        self.after.append(topic, records).await
+    }
+    async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched> {
+        match self.after.0[source.partition as usize].first() {
+            Some(first) if from < first.offset => Err(Error::not_found("the offset expired from the log")),
+            _ => self.after.read(source, from, max_records).await,
+        }
+    }
+    async fn subscribe(&self, subscription: Subscription) -> Result<Consumer> {
+        self.after.subscribe(subscription).await
+    }
+}
+
 #[tokio::test]
 async fn every_record_of_the_log_is_accounted_for() {
     let world = filled(&[]).await;
@@ -363,6 +398,17 @@ async fn a_log_that_begins_later_is_compared_from_there() {
     let reports = verify_log(&world.verifier, &Records(records), &["payments".into()], NOW).await.unwrap();
     assert!(reports.iter().all(LogReport::is_equal), "{reports:#?}");
     assert_eq!((reports[1].start, reports[1].records), (Offset(50), 118));
+}
+
+#[tokio::test]
+async fn records_that_expire_before_they_are_read_are_left_out() {
+    let world = filled(&[]).await;
+    let mut left = world.log.clone();
+    left[1].drain(..50);
+    let log = TrimmedMeanwhile { before: Records(world.log.clone()), after: Records(left), was_asked: AtomicBool::new(false) };
+    let reports = verify_log(&world.verifier, &log, &[], NOW).await.unwrap();
+    assert!(reports.iter().all(LogReport::is_equal), "{reports:#?}");
+    assert_eq!((reports[0].records, reports[1].start, reports[1].records), (168, Offset(50), 118));
 }
 
 #[tokio::test]
