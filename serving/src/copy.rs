@@ -1,7 +1,7 @@
 //! A node's local copy of a snapshot: one mapped file per bucket of each tier, fetched once, checked against the
-//! manifest. A tier that the next snapshot names too is not fetched again; its files go with the last copy that has it.
-//! Rows are found in the buckets that are there while the others still come; a bucket that is not there is an error,
-//! never no rows.
+//! manifest. The files have no names, so that nobody truncates or changes what is mapped. A tier that the next snapshot
+//! names too is not fetched again; its files go with the last copy that has it. Rows are found in the buckets that are
+//! there while the others still come; a bucket that is not there is an error, never no rows.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -77,7 +77,7 @@ impl SnapshotCopy {
         };
         let copy = |tier: &Tier| {
             copied(tier).unwrap_or_else(|| {
-                let buckets = CopiedBuckets::new(storage, (&manifest, tier), live, cache);
+                let buckets = CopiedBuckets::new(storage, tier, live, cache);
                 Arc::new(TierCopy { tier: tier.clone(), buckets: Arc::new(buckets) })
             })
         };

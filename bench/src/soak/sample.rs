@@ -77,7 +77,7 @@ impl Samples {
             catalog as f64 / MIB,
             state.checkpoints.len() as f64,
             size(LOG).1 as f64 / MIB,
-            size(CACHE).1 as f64 / MIB,
+            (size(CACHE).1 + mapped_in(&watched.folder.join(CACHE), watched.process)) as f64 / MIB,
         ];
         for ((name, _, _), value) in QUANTITIES.iter().zip(values) {
             self.of.entry(name).or_default().push((minutes, value));
@@ -118,6 +118,18 @@ fn size_of(path: &Path) -> (u64, u64) {
     }
     let inside = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| size_of(&entry.path()));
     inside.fold((0, 0), |(files, bytes), (more, size)| (files + more, bytes + size))
+}
+
+/// The bytes of a folder's files that a process has mapped: local copies have no names.
+fn mapped_in(folder: &Path, process: u32) -> u64 {
+    let Ok(folder) = folder.canonicalize() else { return 0 };
+    let folder = folder.display().to_string();
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
+    let bytes_of = |line: &str| {
+        let (begin, end) = line.split_once(' ')?.0.split_once('-')?;
+        u64::from_str_radix(end, 16).ok()?.checked_sub(u64::from_str_radix(begin, 16).ok()?)
+    };
+    maps.lines().filter(|line| line.contains(&folder)).filter_map(bytes_of).sum()
 }
 
 fn open_files(process: u32) -> usize {

@@ -47,5 +47,5 @@ pub use pieces::Pieces;
 pub use rows::{RowOrder, StateRows, conform, is_constant, levels, tiles};
 pub use same::{Differing, differing};
 pub use seen_by::{AddLayers, SeenBy, rows_seen};
-pub use sorted::{SortedFileWriter, SortedRun, map_file, map_path};
+pub use sorted::{SortedFileWriter, SortedRun, map_file};
 pub use values::{FailedRows, FailedValue};

@@ -2,15 +2,16 @@
 //! wait for the same fetch.
 
 use std::fmt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use committed::registry::LiveView;
-use engine::states::{SortedFileWriter, SortedRun, StateRows, conform, map_path};
+use engine::states::{SortedFileWriter, SortedRun, StateRows, conform, map_file};
 use futures::future::{BoxFuture, Shared, try_join_all};
 use futures::{FutureExt, StreamExt, TryStreamExt};
-use storage::{BucketFile, Manifest, ObjectStorage, Tier, read_bucket};
+use storage::{BucketFile, ObjectStorage, Tier, read_bucket};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use types::threads::Group;
@@ -21,9 +22,6 @@ const AT_ONCE: usize = 4;
 /// A tier of at most this many rows is indexed while it is copied, which takes a few percent of the time of copying and
 /// about ten bytes of memory for each key. Of larger ones what many lookups search is indexed by one of these lookups.
 const INDEXED_ROWS: i64 = 1 << 20;
-
-/// Copies that this process made: each has a folder of its own.
-static COPIES: AtomicU64 = AtomicU64::new(0);
 
 /// How many files of a tier, or of a snapshot, are here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,7 +41,8 @@ pub(super) struct CopiedBuckets {
     /// Once all are there.
     whole: OnceLock<Vec<Arc<SortedRun>>>,
     damage: OnceLock<Error>,
-    folder: PathBuf,
+    /// The folder of files without names.
+    cache: PathBuf,
     local_bytes: AtomicU64,
 }
 
@@ -62,9 +61,7 @@ pub(super) async fn fetch_tiers(tiers: &[Arc<CopiedBuckets>], threads: &'static 
 }
 
 impl CopiedBuckets {
-    pub(super) fn new(storage: &ObjectStorage, (manifest, tier): (&Manifest, &Tier), live: &LiveView, cache: &Path) -> Self {
-        let folder = cache.join(&*manifest.view).join(manifest.version.to_string());
-        let folder = folder.join(format!("{}-{}", manifest.run, COPIES.fetch_add(1, Ordering::Relaxed)));
+    pub(super) fn new(storage: &ObjectStorage, tier: &Tier, live: &LiveView, cache: &Path) -> Self {
         let slots = (0..tier.bucket_count).map(|number| Slot::new(tier.file_of(number))).collect();
         let (whole, damage) = (OnceLock::new(), OnceLock::new());
         let permits = Semaphore::new(AT_ONCE);
@@ -79,7 +76,7 @@ impl CopiedBuckets {
             slots,
             whole,
             damage,
-            folder,
+            cache: cache.to_path_buf(),
             local_bytes: AtomicU64::new(0),
         }
     }
@@ -172,18 +169,11 @@ impl CopiedBuckets {
     }
 
     async fn load(&self, slot: &Slot) -> Result<SortedRun> {
-        let Some(file) = &slot.file else { return Ok(SortedRun::default()) };
+        let Some(bucket) = &slot.file else { return Ok(SortedRun::default()) };
         let _permit = self.permits.acquire().await.map_err(|_| Error::internal("a semaphore was closed"))?;
-        let path = self.folder.join(format!("{:05}.arrow", file.bucket));
-        let partial = path.with_extension("partial");
-        let written = self.write(file, &partial).await.and_then(|()| Ok(std::fs::rename(&partial, &path)?));
-        if let Err(error) = written {
-            // Half a bucket would take the room that the next attempt needs.
-            let _ = std::fs::remove_file(&partial);
-            return Err(error);
-        }
-        self.local_bytes.fetch_add(std::fs::metadata(&path).map_or(0, |file| file.len()), Ordering::Relaxed);
-        let run = map_path(&path)?;
+        let file = self.write(bucket).await?;
+        self.local_bytes.fetch_add(file.metadata().map_or(0, |found| found.len()), Ordering::Relaxed);
+        let run = map_file(&file).map_err(|error| self.in_cache(error))?;
         if self.indexed {
             for chunk in run.chunks() {
                 chunk.index_keys();
@@ -193,10 +183,11 @@ impl CopiedBuckets {
         Ok(run)
     }
 
-    async fn write(&self, file: &BucketFile, path: &Path) -> Result<()> {
+    async fn write(&self, bucket: &BucketFile) -> Result<File> {
         let plan = &self.live.plan;
-        let mut writer = SortedFileWriter::create(path, plan.state_schema()).map_err(|error| self.in_cache(error))?;
-        let mut batches = read_bucket(&self.storage, file).await?;
+        let (file, to_write) = self.create_file().map_err(|error| self.in_cache(error.into()))?;
+        let mut writer = SortedFileWriter::to_file(to_write, plan.state_schema()).map_err(|error| self.in_cache(error))?;
+        let mut batches = read_bucket(&self.storage, bucket).await?;
         while let Some(batch) = batches.next().await {
             let batch = conform(plan.state_schema(), &batch?)?;
             let keys = self.live.codec.encode(&batch.columns()[..plan.keys.len()], batch.num_rows())?;
@@ -205,19 +196,27 @@ impl CopiedBuckets {
             // Lookups that need none of this go first.
             tokio::task::yield_now().await;
         }
-        writer.finish().map_err(|error| self.in_cache(error))
+        writer.finish().map_err(|error| self.in_cache(error))?;
+        Ok(file)
+    }
+
+    /// Creates a file without a name; both handles are of it.
+    fn create_file(&self) -> std::io::Result<(File, File)> {
+        // Somebody may have removed the folder since.
+        std::fs::create_dir_all(&self.cache)?;
+        let file = tempfile::tempfile_in(&self.cache)?;
+        let to_write = file.try_clone()?;
+        Ok((file, to_write))
     }
 
     /// An error of the cache folder, not of the storage.
     fn in_cache(&self, error: Error) -> Error {
-        error.with("folder", self.folder.display()).with("setting", "serving.cache_dir")
+        error.with("folder", self.cache.display()).with("setting", "serving.cache_dir")
     }
 
     /// Ends what is under way.
     pub(super) fn give_up(&self) {
         self.given_up.cancel();
-        // Mapped pages stay valid after the unlink.
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -239,12 +238,5 @@ impl fmt::Debug for CopiedBuckets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LocalFiles { here, all } = self.local();
         write!(f, "CopiedBuckets({here} of {all})")
-    }
-}
-
-impl Drop for CopiedBuckets {
-    fn drop(&mut self) {
-        // Once more: a fetch that was under way may have written since it was given up.
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

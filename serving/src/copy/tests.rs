@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -117,12 +118,22 @@ impl Started {
     }
 
     fn files(&self) -> usize {
-        fn within(folder: &std::path::Path) -> usize {
-            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-            entries.map(|entry| if entry.path().is_dir() { within(&entry.path()) } else { 1 }).sum()
-        }
-        within(self.cache.path())
+        files_in(self.cache.path())
     }
+}
+
+/// The files of a folder that this process has open or mapped. They need no names.
+fn files_in(folder: &Path) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let mapped = maps.lines().filter(|line| line.contains(folder.to_str().unwrap())).count();
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    mapped + open.filter(|file| file.starts_with(folder)).count()
+}
+
+/// The files that anybody can find in a folder.
+fn named_files_in(folder: &Path) -> Vec<PathBuf> {
+    let entries: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.into_iter().flat_map(|path| if path.is_dir() { named_files_in(&path) } else { vec![path] }).collect()
 }
 
 fn device(number: usize) -> String {
@@ -263,6 +274,40 @@ async fn a_bucket_that_could_not_be_copied_leaves_no_file() {
     let error = ask(&started.node, &site.devices[1][0]).await.unwrap_err();
     assert_eq!((error.kind(), started.files()), (ErrorKind::Unavailable, 0), "{error}");
     site.set_all(Way::Fine);
+    site.assert_all_are_answered(&started.node).await;
+}
+
+/// Who truncated a mapped file would end the process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_finds_the_files_of_a_copy_and_they_are_gone_with_it() {
+    let site = Site::new().await;
+    site.gate.set(1, Way::Held);
+    let started = site.start().await;
+    let copy = started.copy().unwrap();
+    assert!(tokio::time::timeout(SHORT, copy.fetch_all()).await.is_err(), "a bucket is held");
+    until("two are copied and one is begun", || copy.local().here == 2 && started.files() > 2).await;
+    assert_eq!(named_files_in(started.cache.path()), Vec::<PathBuf>::new());
+    site.gate.set(1, Way::Fine);
+    copy.fetch_all().await.unwrap();
+    until("all are mapped and none is open", || started.files() == 3).await;
+    assert_eq!(named_files_in(started.cache.path()), Vec::<PathBuf>::new());
+    let bytes = copy.local_bytes();
+    assert!(bytes > 0);
+    site.assert_all_are_answered(&started.node).await;
+    drop(copy);
+    let Started { node, cache, .. } = started;
+    drop(node);
+    until("their space is given back", || files_in(cache.path()) == 0).await;
+}
+
+/// What cleans a folder of temporary files may remove it while the node runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_goes_on_in_a_folder_that_was_removed() {
+    let site = Site::new().await;
+    let started = site.start().await;
+    let near = &site.devices[0][0];
+    assert_eq!(ask(&started.node, near).await.unwrap().0, site.expected[near]);
+    std::fs::remove_dir_all(started.cache.path()).unwrap();
     site.assert_all_are_answered(&started.node).await;
 }
 
@@ -450,7 +495,7 @@ async fn a_node_that_ends_leaves_no_fetch_and_no_file() {
     drop(node);
     until("the fetch ends", || buckets.upgrade().is_none()).await;
     // Whoever held them last deletes them.
-    until("no file is left", || std::fs::read_dir(cache.path().join("velocity/1")).unwrap().count() == 0).await;
+    until("no file is left", || files_in(cache.path()) == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

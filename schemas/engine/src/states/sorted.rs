@@ -1,7 +1,6 @@
 //! Sorted runs: state rows in key order, in memory or memory-mapped from a local file. Both use the same arrays.
 
 use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::states::first_rows::Probe;
@@ -142,14 +141,7 @@ pub struct SortedFileWriter {
 }
 
 impl SortedFileWriter {
-    pub fn create(path: &Path, state_schema: &SchemaRef) -> Result<Self> {
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| at(path, error))?;
-        }
-        Self::to_file(File::create(path).map_err(|error| at(path, error))?, state_schema)
-    }
-
-    /// Writes to an open file.
+    /// Writes to an open file, which has no name: see [`map_file`].
     pub fn to_file(file: File, state_schema: &SchemaRef) -> Result<Self> {
         let schema = file_schema(state_schema);
         Ok(Self { writer: FileWriter::try_new(std::io::BufWriter::new(file), &schema)?, schema })
@@ -173,12 +165,8 @@ fn file_schema(state_schema: &SchemaRef) -> SchemaRef {
 }
 
 /// Maps a file that [`SortedFileWriter`] finished. Only the last key of each chunk is read now; other pages are read on
-/// first access.
-pub fn map_path(path: &Path) -> Result<SortedRun> {
-    map_file(&File::open(path).map_err(|error| at(path, error))?).map_err(|error| error.with("file", path.display()))
-}
-
-/// Like [`map_path`], for an open file.
+/// first access. A file without a name cannot be truncated or changed while it is mapped, and its space is free again
+/// when nobody maps it any more, however the process ends.
 pub fn map_file(file: &File) -> Result<SortedRun> {
     let mapped = pages_of(file)?;
     let mapped_bytes = mapped.len();
@@ -186,11 +174,10 @@ pub fn map_file(file: &File) -> Result<SortedRun> {
     Ok(SortedRun::from_chunks(decode(&buffer)?, mapped_bytes))
 }
 
-/// Maps the file, which belongs to this process, was written once and never changes while it is mapped.
+/// Maps the file, which this process alone can find, was written once and never changes while it is mapped.
 #[allow(unsafe_code)]
 fn pages_of(file: &File) -> std::io::Result<memmap2::Mmap> {
-    // SAFETY: the file has no name any more, or is in a cache folder that belongs to this process (locked at start),
-    // where finished files are only ever unlinked.
+    // SAFETY: the file has no name, so no other process opens it, and this one writes no more to it.
     unsafe { memmap2::Mmap::map(file) }
 }
 
@@ -235,10 +222,6 @@ fn split_key(batch: &RecordBatch) -> Result<StateRows> {
     let keys: BinaryArray = batch.column(0).as_binary_opt::<i32>().cloned().ok_or_else(|| Error::corrupt("a local copy has no keys"))?;
     let rest: Vec<usize> = (1..batch.num_columns()).collect();
     Ok(StateRows::from_sorted(batch.project(&rest)?, keys))
-}
-
-fn at(path: &Path, error: std::io::Error) -> Error {
-    Error::from(error).with("file", path.display())
 }
 
 #[cfg(test)]
