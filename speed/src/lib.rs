@@ -13,6 +13,7 @@
 //! over. `decide` decides a record, `checkpoint` commits, and `recover` says where a new owner starts.
 
 mod checkpoint;
+mod damaged;
 mod dead_letters;
 mod decide;
 mod epoch;
@@ -34,6 +35,7 @@ mod views;
 mod worker;
 mod writers;
 
+pub use damaged::ARCHIVE_DAMAGED;
 pub use decide::{Decider, Decision, DedupCost, DedupSettings, IdSpace, too_far_ahead};
 pub use layer::{Speed, WorkerSettings};
 pub use partition_state::{PartitionState, checkpoint_record};

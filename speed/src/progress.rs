@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use catalog::CatalogState;
 use committed::registry::Registry;
 use types::Result;
 use types::outage::{Attempts, Outage};
 
+use crate::damaged::DamagedStreams;
 use crate::stalls::{Stall, Stalls};
 
 /// What a worker is doing.
@@ -31,12 +33,13 @@ pub struct WorkerProgress {
     activity: Arc<Mutex<Activity>>,
     commits: Attempts,
     stalls: Arc<Mutex<Stalls>>,
+    damaged: Arc<Mutex<DamagedStreams>>,
 }
 
 impl Default for WorkerProgress {
     fn default() -> Self {
         let commits = Attempts::new("the speed layer cannot commit");
-        Self { activity: Arc::new(Mutex::new(Activity::Starting)), commits, stalls: Arc::default() }
+        Self { activity: Arc::new(Mutex::new(Activity::Starting)), commits, stalls: Arc::default(), damaged: Arc::default() }
     }
 }
 
@@ -53,6 +56,11 @@ impl WorkerProgress {
     /// Returns which streams the worker leaves out because a sink fails, and why, if it does.
     pub fn stalled(&self) -> Option<Outage> {
         self.lock_stalls().outage(Instant::now())
+    }
+
+    /// Returns which streams the worker leaves out because a file of their archive is damaged, and which, if it does.
+    pub fn damaged(&self) -> Option<Outage> {
+        self.lock_damaged().outage(Instant::now())
     }
 
     /// Returns the sinks because of which it leaves a stream out, each with how long it has done so.
@@ -85,9 +93,21 @@ impl WorkerProgress {
         self.lock_stalls().note_unplanned(registry, Instant::now());
     }
 
+    /// Takes note of a damaged file that a stream needs.
+    pub(crate) fn leave_out_damaged(&self, stream: Arc<str>, path: String, error: String) {
+        self.lock_damaged().leave_out(stream, path, error, Instant::now());
+    }
+
+    /// Takes note of the files that are repaired.
+    pub(crate) fn follow_repairs(&self, state: &CatalogState) {
+        self.lock_damaged().follow_repairs(state);
+    }
+
     /// Returns the streams that are not read at the moment.
     pub(crate) fn left_out(&self) -> BTreeSet<Arc<str>> {
-        self.lock_stalls().left_out(Instant::now())
+        let mut left_out = self.lock_stalls().left_out(Instant::now());
+        left_out.extend(self.lock_damaged().left_out().cloned());
+        left_out
     }
 
     /// Whether a stream that failed is read again.
@@ -97,6 +117,10 @@ impl WorkerProgress {
 
     fn lock_stalls(&self) -> MutexGuard<'_, Stalls> {
         self.stalls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_damaged(&self) -> MutexGuard<'_, DamagedStreams> {
+        self.damaged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Activity> {

@@ -13,13 +13,14 @@ use tracing::warn;
 use types::files::FileKind;
 use types::{Error, ErrorKind, Result};
 
+use crate::damaged::damaged_stream;
 use crate::layer::Speed;
 use crate::progress::Activity;
 use crate::worker::{Ended, POLL_INTERVAL, Worker};
 
 impl Speed {
     /// Works until stopped, then checkpoints and releases its partitions. Fails if continuing would lose records, or on
-    /// a mistake in a definition.
+    /// a mistake in a definition. A stream of which an archive file is damaged waits for its repair.
     pub async fn run(&self, stop: CancellationToken) -> Result<()> {
         let session = planning_session(&self.functions)?;
         while !stop.is_cancelled() {
@@ -28,8 +29,9 @@ impl Speed {
                 Ok(Ended::Resubscribe) => continue,
                 Err(failed) => Failed { error: self.conflict_if_replaced(failed.error).await, ..failed },
             };
+            let error = self.without_damaged(error).await;
             if !matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable) {
-                return Err(self.report(error).await);
+                return Err(error);
             }
             warn!(worker = %self.settings.worker, %error, "uncommitted work is dropped; continuing from the catalog");
             metrics::counter!("basestream_speed_restarts_total").increment(1);
@@ -52,16 +54,24 @@ impl Speed {
         if is_needed { error } else { Error::conflict("a file was replaced while it was read").with("file", path).caused_by(error) }
     }
 
-    /// Reports a damaged file to the catalog, and returns the error with what to do about it.
-    async fn report(&self, error: Error) -> Error {
-        if error.kind() != ErrorKind::Corrupt || error.fact("file").is_none() {
-            return error;
-        }
+    /// Reports a damaged file to the catalog, and leaves its stream out until it is repaired. Returns an error after
+    /// which the worker goes on; other errors stay as they are.
+    async fn without_damaged(&self, error: Error) -> Error {
+        let Some(path) = error.fact("file").filter(|_| error.kind() == ErrorKind::Corrupt).map(str::to_owned) else { return error };
+        let error = with_help(error);
         if let Ok(state) = self.catalog.state().await {
             let finder = Finder { name: &self.settings.worker, now: (self.clock)() };
             report_damage(&self.catalog, &self.storage, &state, std::slice::from_ref(&error), finder).await;
         }
-        with_help(error)
+        let state = self.catalog.state().await.ok();
+        match state.and_then(|state| damaged_stream(&state, &path)) {
+            Some(stream) => {
+                self.progress.leave_out_damaged(stream.clone(), path, error.to_string());
+                Error::conflict("a stream is left out until a file of its archive is repaired").with("stream", stream).caused_by(error)
+            }
+            // It may be of the moment: what is stored is not known to be damaged.
+            None => Error::unavailable("a stored file cannot be read: trying again").caused_by(error),
+        }
     }
 
     /// Runs one subscription, from joining to leaving.
@@ -89,11 +99,13 @@ impl Speed {
         Err(Failed { error, by_sink })
     }
 
-    /// Joins the group; `None` if there is no stream to read. Those of sinks that fail are not read.
+    /// Joins the group; `None` if there is no stream to read. Those of sinks that fail, and of damaged files, are not
+    /// read.
     async fn join<'a>(&'a self, session: &'a SessionContext, stop: &CancellationToken) -> Result<Option<(Worker<'a>, Consumer)>> {
         let state = self.catalog.state().await?;
         let registry = Registry::load(&state, &self.functions).await?;
         self.progress.note_unplanned(&registry);
+        self.progress.follow_repairs(&state);
         let left_out = self.progress.left_out();
         let read = registry.streams.iter().filter(|(name, _)| !left_out.contains(*name));
         let mut topics: Vec<Arc<str>> = read.map(|(_, stream)| stream.definition.topic.clone()).collect();

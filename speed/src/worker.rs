@@ -57,7 +57,7 @@ pub(crate) struct Worker<'a> {
     views: Views,
     epoch: Epoch,
     sinks: Option<Box<dyn WorkerSinks>>,
-    /// The streams that this subscription does not read, because a sink fails.
+    /// The streams that this subscription does not read, because a sink fails or a file is damaged.
     left_out: BTreeSet<Arc<str>>,
     under_way: Option<Checkpoint>,
     revision: Revision,

@@ -118,9 +118,12 @@ pub(super) fn start(
     ready
 }
 
-/// Which streams the workers leave out because a sink fails: of several workers, the one where it lasts longest.
-pub(super) fn stalled(workers: &[WorkerProgress]) -> Option<Outage> {
-    workers.iter().filter_map(WorkerProgress::stalled).max_by_key(|outage| outage.lasting)
+/// Which streams the workers leave out, because a sink fails or a file is damaged: of several workers, the one where it
+/// lasts longest.
+pub(super) fn stalled(workers: &[WorkerProgress]) -> Vec<Outage> {
+    let by_sink = workers.iter().filter_map(WorkerProgress::stalled).max_by_key(|outage| outage.lasting);
+    let by_damage = workers.iter().filter_map(WorkerProgress::damaged).max_by_key(|outage| outage.lasting);
+    by_sink.into_iter().chain(by_damage).collect()
 }
 
 fn hindrance(activity: Activity, now: Instant) -> Option<String> {

@@ -1,4 +1,4 @@
-use catalog::{Add, Commit, Remove};
+use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Remove};
 use types::files::FileRecord;
 use uuid::Uuid;
 
@@ -21,7 +21,7 @@ fn file(path: &str, kind: FileKind) -> FileRecord {
     }
 }
 
-/// A worker that is stopped by damage stays stopped; one whose files were compacted goes on with the present ones.
+/// A stream that is left out for damage stays left out; one whose files were compacted goes on with the present ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_was_replaced_while_a_takeover_read_it_is_no_damage() {
     let folder = tempfile::tempdir().unwrap();
@@ -42,4 +42,44 @@ async fn a_file_that_was_replaced_while_a_takeover_read_it_is_no_damage() {
     assert_eq!(elsewhere.kind(), ErrorKind::Corrupt, "no file is named");
     let refused = speed.conflict_if_replaced(Error::input("another log").with("file", "replaced")).await;
     assert_eq!(refused.kind(), ErrorKind::Input);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_with_a_damaged_file_is_left_out_until_the_catalog_knows_it_is_repaired() {
+    let folder = tempfile::tempdir().unwrap();
+    let speed = speed_layer(folder.path()).await;
+    let stream = DefinitionRecord {
+        kind: DefinitionKind::Stream,
+        name: "s".into(),
+        version: 1,
+        sql: "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) WITH (topic = 's', event_time = 'ts')".into(),
+        status: DefinitionStatus::Active,
+        created_at: 0,
+        since: 0,
+        kept_until: None,
+        rolled_back: false,
+    };
+    let add = vec![Add::Definition(stream), Add::File(file("missing", FileKind::Archive))];
+    speed.catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
+
+    let damaged = |path: &str| Error::corrupt("a stored file is missing").with("file", path);
+    let of_the_moment = speed.without_damaged(damaged("unknown")).await;
+    assert_eq!((of_the_moment.kind(), speed.progress.left_out().len()), (ErrorKind::Unavailable, 0));
+    let elsewhere = speed.without_damaged(Error::corrupt("a file of nobody")).await;
+    assert_eq!(elsewhere.kind(), ErrorKind::Corrupt, "no file is named");
+
+    let left_out = speed.without_damaged(damaged("missing")).await;
+    assert_eq!((left_out.kind(), left_out.fact("stream")), (ErrorKind::Conflict, Some("s")));
+    let state = speed.catalog.state().await.unwrap();
+    assert_eq!(state.damages.iter().map(|damage| damage.path.as_str()).collect::<Vec<_>>(), ["missing"]);
+    speed.progress.follow_repairs(&state);
+    assert_eq!(speed.progress.left_out().iter().map(|stream| &**stream).collect::<Vec<_>>(), ["s"]);
+    let said = speed.progress.damaged().unwrap().error;
+    assert!(said.contains("the stream \"s\"") && said.contains("file: missing") && said.contains("`basestream repair`"), "{said}");
+
+    let remove = vec![Remove::Damage("missing".into())];
+    speed.catalog.commit(Commit { id: Uuid::now_v7(), remove, ..Commit::default() }).await.unwrap();
+    let state = speed.catalog.state().await.unwrap();
+    speed.progress.follow_repairs(&state);
+    assert!(speed.progress.left_out().is_empty() && speed.progress.damaged().is_none());
 }

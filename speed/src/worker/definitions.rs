@@ -43,6 +43,10 @@ impl Worker<'_> {
         };
         // Set only now: a state that could not be read is read again.
         self.revision = state.revision;
+        self.speed.progress.follow_repairs(&state);
+        if self.speed.progress.left_out() != self.left_out {
+            return Ok(true);
+        }
         if !self.registry.has_other_definitions(&state) {
             self.is_behind = false;
             self.follow_parameters(&state).await?;

@@ -5,12 +5,15 @@ use std::time::Duration;
 use basestream_tests::gate::{Gate, Way};
 use basestream_tests::{Harness, Worker, until};
 use catalog::DefinitionKind::Stream;
+use catalog::{Commit, Remove};
 use futures::TryStreamExt;
 use speed::{Activity, Speed};
 use storage::{ObjectStorage, read_archive};
 use tokio_util::sync::CancellationToken;
 use types::columns::{PARTITION, TIMESTAMP};
 use types::files::{FileKind, FileRecord};
+use types::vector::PartitionId;
+use uuid::Uuid;
 
 const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL)
     WITH (format = 'json', event_time = 'ts', id = 'id', dedup_within = '1h', key = 'id')";
@@ -19,8 +22,12 @@ const EVENTS: i64 = 40;
 
 /// The same events, numbered from `first` on, whenever they are appended.
 async fn append(harness: &Harness, first: i64) {
+    append_to(harness, "s", first).await;
+}
+
+async fn append_to(harness: &Harness, topic: &str, first: i64) {
     let event = |number: i64| (Some(number.to_string()), format!(r#"{{"id":"{number}","ts":"2026-03-01T10:00:00Z"}}"#));
-    harness.append("s", PARTITIONS, (first..first + EVENTS).map(event).collect()).await.unwrap();
+    harness.append(topic, PARTITIONS, (first..first + EVENTS).map(event).collect()).await.unwrap();
 }
 
 /// A worker that reads this storage.
@@ -76,6 +83,46 @@ async fn assert_refused_once(harness: &Harness) {
             ranges.fold((0, 0), |(archived, duplicate), range| (archived + range.archived, duplicate + range.duplicate));
         assert!(archived > 0 && archived == duplicate, "{archived} events of partition {partition}, {duplicate} of them again");
     }
+}
+
+/// A worker that ended would end `up`, and all answers with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_file_holds_up_its_stream_alone_until_it_is_repaired() {
+    crate::show_logs();
+    let harness = Harness::new().await.unwrap();
+    let other = STREAM.replace("STREAM s ", "STREAM o ");
+    harness.define(&[(Stream, "s", STREAM), (Stream, "o", other.as_str())]).await.unwrap();
+    append_to(&harness, "s", 0).await;
+    append_to(&harness, "o", 0).await;
+    harness.commit_at_once("one", &[("s", "s"), ("o", "o")]).await.unwrap();
+    let state = harness.catalog.state().await.unwrap();
+    let archive = state.files.iter().find(|file| file.kind == FileKind::Archive && file.subject.as_deref() == Some("s")).unwrap();
+    let path = harness.path().join("storage").join(&archive.path);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+
+    append_to(&harness, "s", 0).await;
+    append_to(&harness, "o", 0).await;
+    let speed = harness.speed("two", Duration::from_millis(20), None);
+    let progress = speed.progress.clone();
+    let worker = run(speed);
+    until("the worker to leave the stream out", async || progress.damaged().is_some()).await;
+    harness.committed("o", "o").await.unwrap();
+    let outage = progress.damaged().expect("it is not repaired");
+    assert!(outage.error.contains(&archive.path) && outage.error.contains("`basestream repair`"), "{}", outage.error);
+    let vector = harness.catalog.state().await.unwrap().vector();
+    for partition in 0..PARTITIONS as i32 {
+        let id = PartitionId::new("s", partition);
+        assert_eq!(vector.get(&id), state.vector().get(&id), "{id} is not decided without its ids");
+    }
+
+    std::fs::write(&path, bytes).unwrap();
+    let repaired = Commit { id: Uuid::now_v7(), remove: vec![Remove::Damage(archive.path.clone())], ..Commit::default() };
+    harness.catalog.commit(repaired).await.unwrap();
+    harness.committed("s", "s").await.unwrap();
+    assert_eq!(progress.damaged(), None);
+    worker.finish().await.unwrap();
+    assert_refused_once(&harness).await;
 }
 
 /// As when a process begins: the worker that joins first gets all partitions, and gives the next one its share.

@@ -84,6 +84,17 @@ fn failing(failing: &Failing) -> Problem {
                 .into(),
         };
     }
+    if failing.what == speed::ARCHIVE_DAMAGED {
+        return Problem {
+            fault: Fault::FileDamaged,
+            severity: Severity::Error,
+            what: format!("{}, for {lasting}", failing.what),
+            cause: failing.error.clone(),
+            effect: "the stream is not decided, as duplicates could not be recognised, and its answers get older; other streams go on"
+                .into(),
+            next_step: "run `basestream repair`; the worker then reads the stream by itself".into(),
+        };
+    }
     if let Some(effect) = effect_of_clock(&failing.what) {
         return Problem {
             fault: Fault::ClockWrong,

@@ -636,6 +636,20 @@ const CASES: &[Case] = &[
         ],
     ),
     (
+        Fault::FileDamaged,
+        Severity::Error,
+        |facts| {
+            let error = "the stream \"pay\": a stored file is missing (file: archive/pay/1.parquet)".into();
+            facts.failing = vec![Failing { what: speed::ARCHIVE_DAMAGED.into(), seconds: 240, error, errors: BTreeMap::new() }];
+        },
+        [
+            "a stream is not read because a file of its archive is damaged, for 4 min",
+            "the stream \"pay\": a stored file is missing (file: archive/pay/1.parquet)",
+            "the stream is not decided, as duplicates could not be recognised, and its answers get older; other streams go on",
+            "run `basestream repair`; the worker then reads the stream by itself",
+        ],
+    ),
+    (
         Fault::AlertUnrun,
         Severity::Error,
         |facts| {
