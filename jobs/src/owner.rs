@@ -29,15 +29,25 @@ pub(crate) async fn check_at_start(catalog: &Catalog, storage: &ObjectStorage) -
 ///
 /// Errors: `Input` if the files are those of another catalog.
 pub(crate) async fn check(catalog: &Catalog, storage: &ObjectStorage) -> Result<()> {
+    match is_taken(catalog, storage).await? {
+        true => Ok(()),
+        false => storage.take_for(catalog.identity()).await,
+    }
+}
+
+/// Whether the storage belongs to this catalog; otherwise it belongs to none. Writes nothing.
+///
+/// Errors: likewise.
+pub(crate) async fn is_taken(catalog: &Catalog, storage: &ObjectStorage) -> Result<bool> {
     match storage.owner().await? {
-        Some(owner) if owner == catalog.identity() => return Ok(()),
+        Some(owner) if owner == catalog.identity() => return Ok(true),
         Some(owner) => return Err(foreign_files().with("found", owner).with("expected", catalog.identity())),
         None => {}
     }
     if catalog.state().await?.files.is_empty() && !storage.list("archive").await?.is_empty() {
         return Err(foreign_files().with("found", "an archive").with("expected", "no archive, as this catalog names no file"));
     }
-    storage.take_for(catalog.identity()).await
+    Ok(false)
 }
 
 fn foreign_files() -> Error {

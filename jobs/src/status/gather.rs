@@ -24,6 +24,7 @@ use super::problems::{BackingService, Facts, LeftOutEvents, RECENT_US, Unreachab
 use super::{RUNS, alerts};
 use crate::dead_letters::{NewestDeadLetters, RecentDeadLetters, recent};
 use crate::installation::{Installation, now};
+use crate::owner;
 use crate::trim::has_user;
 
 /// How long a service may take to answer one query.
@@ -89,6 +90,7 @@ impl Services {
         note_log(&mut facts, log);
         match stored {
             Ok(stored) => {
+                facts.foreign_storage = stored.foreign;
                 (facts.stamps, facts.left_out, facts.dead_letters) = (stored.stamps, stored.left_out, stored.dead_letters);
             }
             Err(error) => facts.unreachable.push(Unreachable { service: BackingService::Storage, error: error.to_string() }),
@@ -188,7 +190,14 @@ impl Services {
             Err(_) => BTreeMap::new(),
         };
         let (stamps, left_out) = published(storage, state).await;
-        Ok(StorageFacts { stamps, left_out, dead_letters })
+        Ok(StorageFacts { foreign: self.foreign_storage().await, stamps, left_out, dead_letters })
+    }
+
+    /// Why the storage is not the one of this catalog, where that is known.
+    async fn foreign_storage(&self) -> Option<String> {
+        let (Ok(catalog), Ok(storage)) = (&self.catalog, &self.storage) else { return None };
+        let found = in_time("the object storage", owner::is_taken(catalog, storage)).await.err()?;
+        (found.kind() == ErrorKind::Input).then(|| found.to_string())
     }
 }
 
@@ -236,6 +245,7 @@ struct TopicSays {
 }
 
 struct StorageFacts {
+    foreign: Option<String>,
     stamps: BTreeMap<ViewVersion, Result<String, String>>,
     left_out: BTreeMap<ViewVersion, LeftOutEvents>,
     dead_letters: BTreeMap<Arc<str>, RecentDeadLetters>,

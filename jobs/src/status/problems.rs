@@ -62,6 +62,7 @@ pub enum Severity {
 pub enum Fault {
     CatalogUnreachable,
     StorageUnreachable,
+    StorageForeign,
     LogUnreachable,
     NodeNotReady,
     NodeUnasked,
@@ -122,6 +123,8 @@ pub struct Facts {
     /// How many files are marked for deletion, and since when the oldest is.
     pub marked_for_deletion: Option<(i64, Micros)>,
     pub unreachable: Vec<Unreachable>,
+    /// Why the storage is not the one of this catalog, if it belongs to another.
+    pub foreign_storage: Option<String>,
     /// The node at `serving.http`, if it did not tell what was asked.
     pub unasked: Option<UnaskedNode>,
     /// Views that the node at `serving.http` could not load, if one answers.

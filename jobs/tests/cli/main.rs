@@ -259,6 +259,11 @@ fn no_layer_that_writes_starts_over_the_files_of_another_catalog() {
         assert_fails(&output, 1, "the files of the object storage are those of another catalog");
         assert_fails(&output, 1, "help: point catalog.url at that catalog, or storage.url at an empty folder or prefix");
     }
+    let foreign = "the object storage belongs to another catalog";
+    let status = command(&project.path(), &["status"]).env("BASESTREAM__CATALOG__URL", "sqlite:./data/other.db").output().unwrap();
+    assert!(String::from_utf8_lossy(&status.stdout).contains(foreign), "{status:?}");
+    let status = project.run(&["status"]);
+    assert!(!String::from_utf8_lossy(&status.stdout).contains(foreign), "{status:?}");
     let up = project.up();
     project.wait_until_committed(60);
     assert_eq!(up.stop(), Some(0));

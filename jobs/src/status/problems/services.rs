@@ -10,6 +10,7 @@ const LOST_FOR_S: u64 = 5;
 
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
     let mut found: Vec<Problem> = facts.unreachable.iter().map(unreachable).collect();
+    found.extend(facts.foreign_storage.as_deref().map(foreign_storage));
     let mut reported: Vec<&String> = Vec::new();
     for error in facts.ends.values().filter_map(|ends| ends.as_ref().err()) {
         if !reported.contains(&error) && !facts.unreachable.iter().any(|known| known.service == BackingService::Log) {
@@ -66,6 +67,18 @@ fn unreachable(unreachable: &Unreachable) -> Problem {
         cause: unreachable.error.clone(),
         effect: effect.into(),
         next_step: next_step.into(),
+    }
+}
+
+fn foreign_storage(found: &str) -> Problem {
+    Problem {
+        fault: Fault::StorageForeign,
+        severity: Severity::Error,
+        what: "the object storage belongs to another catalog".into(),
+        cause: found.to_owned(),
+        effect: "`up`, `speed` and `scheduler` do not start, and no files are deleted as orphans; what this catalog names may be missing"
+            .into(),
+        next_step: "correct catalog.url or storage.url; give a new catalog an empty folder or prefix".into(),
     }
 }
 
