@@ -1,5 +1,8 @@
 //! A folder of temporary files that belongs to one process. It is deleted when the process ends, and after a SIGKILL by
-//! the next process that makes such a folder beside it: each holds the lock of a file in its own.
+//! the next process that makes such a folder beside it: each holds the lock of its own folder, and of a file in it.
+//!
+//! Either may be missing. Not every file system locks folders, and a cleaner of temporary files may delete the file
+//! while the process runs. `systemd-tmpfiles` leaves alone what is in a locked folder.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -22,6 +25,7 @@ const LOCKED_WITHIN: Duration = Duration::from_secs(60 * 60);
 #[derive(Debug)]
 pub struct ProcessFolder {
     path: PathBuf,
+    _locked_folder: Option<File>,
     _lock: File,
 }
 
@@ -36,8 +40,9 @@ impl ProcessFolder {
         remove_left(parent, prefix, &suffix);
         let path = parent.join(format!("{prefix}{}{suffix}", Uuid::new_v4().simple()));
         std::fs::create_dir(&path).map_err(at(&path))?;
+        let locked_folder = lock_folder(&path);
         match lock_in(&path) {
-            Ok(lock) => Ok(Self { path, _lock: lock }),
+            Ok(lock) => Ok(Self { path, _locked_folder: locked_folder, _lock: lock }),
             Err(error) => {
                 let _ = std::fs::remove_dir_all(&path);
                 Err(at(&path)(error))
@@ -58,6 +63,12 @@ impl Drop for ProcessFolder {
 
 fn at(path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |error| Error::from(error).with("file", path.display())
+}
+
+fn lock_folder(path: &Path) -> Option<File> {
+    let folder = File::open(path).ok()?;
+    folder.lock().ok()?;
+    Some(folder)
 }
 
 fn lock_in(folder: &Path) -> io::Result<File> {
@@ -82,8 +93,13 @@ fn remove_left(parent: &Path, prefix: &str, suffix: &str) {
     }
 }
 
-/// Removes a folder if its lock is not held.
+/// Removes a folder if neither of its locks is held.
 fn remove_if_left(folder: &Path) -> io::Result<()> {
+    // Locked until it is removed.
+    let opened = File::open(folder).ok();
+    if opened.as_ref().is_some_and(|opened| matches!(opened.try_lock(), Err(TryLockError::WouldBlock))) {
+        return Ok(());
+    }
     let lock = match File::open(folder.join(LOCK)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return remove_if_old(folder),
         opened => opened?,

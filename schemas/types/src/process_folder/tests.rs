@@ -66,6 +66,21 @@ fn a_folder_that_has_no_lock_for_long_is_removed() {
     assert!(!unlocked.exists());
 }
 
+/// As where a cleaner of temporary files deletes what was not changed for weeks.
+#[test]
+fn a_folder_in_use_stays_though_its_lock_file_is_gone() {
+    let parent = tempfile::tempdir().unwrap();
+    let alive = ProcessFolder::create(parent.path(), "cache-").unwrap();
+    std::fs::write(alive.path().join("copy"), "of a live process").unwrap();
+    std::fs::remove_file(alive.path().join(LOCK)).unwrap();
+    File::open(alive.path()).unwrap().set_modified(SystemTime::now() - LOCKED_WITHIN * 2).unwrap();
+    let _next = ProcessFolder::create(parent.path(), "cache-").unwrap();
+    assert!(alive.path().join("copy").exists());
+    let path = alive.path().to_path_buf();
+    drop(alive);
+    assert!(!path.exists());
+}
+
 #[test]
 fn an_error_names_the_folder() {
     let parent = tempfile::tempdir().unwrap();
