@@ -1,6 +1,6 @@
-//! The name of a column's cast, which is that of the column. As in PostgreSQL, `SELECT ts::date .. ORDER BY ts` sorts by
-//! the date, and `SELECT ts FROM (SELECT ts::date ..)` is the date. To DataFusion, ORDER BY names the table's column, and
-//! the subquery's is called `t.ts`.
+//! The name of a column's cast, which is that of the column. As in PostgreSQL, `SELECT ts::date .. ORDER BY ts` sorts
+//! by the date, and `SELECT ts FROM (SELECT ts::date ..)` is the date. To DataFusion, ORDER BY names the table's column,
+//! and the subquery's is called `t.ts`.
 
 use std::ops::ControlFlow;
 
@@ -89,8 +89,8 @@ fn sorted_cast(name: &str, select: &Select) -> Option<Expr> {
     })
 }
 
-/// Returns the cast of a column whose name is that column's, and its place, if no other column of the SELECT may have the
-/// name.
+/// Returns the cast of a column whose name is that column's, and its place, if no other column of the SELECT may have
+/// the name.
 fn cast_called<'a>(name: &str, select: &'a Select) -> Option<(usize, &'a Expr)> {
     let mut found = None;
     for (index, item) in select.projection.iter().enumerate() {

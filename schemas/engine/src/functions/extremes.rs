@@ -1,6 +1,6 @@
 //! `min(x)` and `max(x)` of floating point numbers in one order, in which a NaN comes after all others, as in
-//! PostgreSQL. In DataFusion's a NaN takes the place of every value, and every value that of a NaN, so the result depends
-//! on the order of events; and an infinity alone becomes the greatest finite number.
+//! PostgreSQL. In DataFusion's a NaN takes the place of every value, and every value that of a NaN, so the result
+//! depends on the order of events; and an infinity alone becomes the greatest finite number.
 //!
 //! Those of other types are DataFusion's, and so are all states.
 

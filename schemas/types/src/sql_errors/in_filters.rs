@@ -1,5 +1,5 @@
-//! Errors of conditions that the reader of a Parquet file evaluates. DataFusion hands them on as their debug text, in an
-//! error of the file: here the text becomes the error again.
+//! Errors of conditions that the reader of a Parquet file evaluates. DataFusion hands them on as their debug text, in
+//! an error of the file: here the text becomes the error again.
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
