@@ -231,7 +231,8 @@ impl Catalog {
             .await
     }
 
-    /// Returns all that `ingest` remembers under fingerprints that begin so, in no particular order.
+    /// Returns all that `ingest` remembers under this fingerprint, and under those that go on with `-` after it, in no
+    /// particular order.
     pub async fn ingest_progress_of(&self, stream: &str, prefix: &str) -> Result<Vec<IngestRecord>> {
         let mut session = Box::pin(self.engine.read()).await?;
         let found = ingest::beginning(&mut session, stream, prefix).await;

@@ -4,11 +4,14 @@ use super::session::{Row, Session, values};
 use crate::IngestRecord;
 use types::Result;
 
-/// The records whose fingerprint begins so. It has no `%` and no `_`.
+/// The records of a stream whose fingerprint is `$2`, or begins so and goes on with `-`. They are a range of the primary
+/// key in every collation: `-` comes before `z`, or is ignored before letters that do.
+pub(super) const BEGINNING: &str = "SELECT stream, fingerprint, records_done, updated_at FROM ingest
+    WHERE stream = $1 AND fingerprint >= $2 AND fingerprint < $2 || 'z' AND substr(fingerprint, 1, length($2)) = $2";
+
+/// The records whose fingerprint begins with a whole word of it.
 pub(super) async fn beginning(session: &mut Session, stream: &str, prefix: &str) -> Result<Vec<IngestRecord>> {
-    let sql = "SELECT stream, fingerprint, records_done, updated_at FROM ingest WHERE stream = $1 AND fingerprint LIKE $2";
-    let pattern = format!("{prefix}%");
-    session.rows(sql, values![stream, pattern.as_str()]).await?.iter().map(record).collect()
+    session.rows(BEGINNING, values![stream, prefix]).await?.iter().map(record).collect()
 }
 
 pub(super) async fn put(session: &mut Session, ingest: &IngestRecord) -> Result<()> {

@@ -10,6 +10,7 @@ on_every_engine!(
     an_older_format_is_migrated,
     a_commit_without_room_does_not_happen_and_the_next_one_does,
     clocks_are_compared_with_a_server_that_is_opened,
+    what_ingest_remembers_of_a_file_is_found_by_an_index,
 );
 
 async fn an_opened_catalog_keeps_its_identity(test: &TestCatalog) {
@@ -248,6 +249,27 @@ async fn the_next_version_that_has_runs_is_found_by_an_index() {
     let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(explained).bind(0_i64).bind(0_i64).bind(0_i64).fetch_all(read).await.unwrap();
     assert!(steps.iter().any(|(.., step)| step.contains("(view_name=? AND version>?)")), "{steps:?}");
     test.remove().await;
+}
+
+/// A stream may have had many files, each with a record for every sixty lines that were left out.
+async fn what_ingest_remembers_of_a_file_is_found_by_an_index(test: &TestCatalog) {
+    let sql = super::super::ingest::BEGINNING;
+    match &test.catalog.engine {
+        super::super::Engine::Sqlite { read, .. } => {
+            let explained = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
+            let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(explained).bind("payments").bind("f").fetch_all(read).await.unwrap();
+            assert!(steps.iter().any(|(.., step)| step.contains("(stream=? AND fingerprint>? AND fingerprint<?)")), "{steps:?}");
+        }
+        super::super::Engine::Postgres(pool) => {
+            let mut transaction = pool.begin().await.unwrap();
+            // PostgreSQL scans a small table whatever indexes it has.
+            sqlx::query("SET LOCAL enable_seqscan = off").execute(&mut *transaction).await.unwrap();
+            let explained = sqlx::AssertSqlSafe(format!("EXPLAIN {sql}"));
+            let lines: Vec<(String,)> = sqlx::query_as(explained).bind("payments").bind("f").fetch_all(&mut *transaction).await.unwrap();
+            let is_range = |line: &str| line.contains("Index Cond") && line.contains("fingerprint >= ") && line.contains("fingerprint < ");
+            assert!(lines.iter().any(|(line,)| is_range(line)), "{lines:?}");
+        }
+    }
 }
 
 #[tokio::test]

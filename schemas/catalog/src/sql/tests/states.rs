@@ -395,7 +395,11 @@ async fn ingest_remembers_its_place(test: &TestCatalog) {
     }
     assert!(remembered("other").await.is_empty());
     let more = IngestRecord { fingerprint: "f-left-out-7".into(), ..record(1) };
-    let others = [IngestRecord { fingerprint: "g".into(), ..record(2) }, IngestRecord { stream: "other".into(), ..record(3) }];
+    let others = [
+        IngestRecord { fingerprint: "g".into(), ..record(2) },
+        IngestRecord { fingerprint: "F-log".into(), ..record(4) },
+        IngestRecord { stream: "other".into(), ..record(3) },
+    ];
     test.catalog.commit(adds(others.into_iter().chain([more.clone()]).map(Add::Ingest).collect())).await.unwrap();
     let mut found = remembered("payments").await;
     found.sort_by(|a, b| a.fingerprint.cmp(&b.fingerprint));
