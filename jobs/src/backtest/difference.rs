@@ -1,6 +1,7 @@
 //! Compares the decisions of an edited sink with those of the live one: counts by both verdicts, sums, examples.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options};
@@ -31,7 +32,7 @@ pub struct VerdictDifference {
     pub amount: Option<String>,
     /// Events about which the two decide differently.
     pub different: u64,
-    /// In the order of the verdicts.
+    /// In the order of the verdicts: numbers by value if all verdicts are numbers, else texts.
     pub cells: Vec<Cell>,
     /// Of events about which they decide differently, the first ones of each pair of verdicts.
     pub examples: Vec<VerdictExample>,
@@ -59,6 +60,22 @@ pub struct VerdictExample {
     /// The event's id, where a definition selects it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+}
+
+impl VerdictDifference {
+    /// The verdicts of the live and of the changed definition, in the order of the cells and each once.
+    pub fn verdicts(&self) -> (Vec<&str>, Vec<&str>) {
+        let are_numbers = are_numbers(self.cells.iter().flat_map(|cell| [&*cell.live, &*cell.changed]));
+        let in_order = |verdict: fn(&Cell) -> &str| {
+            let found: BTreeSet<&str> = self.cells.iter().map(verdict).collect();
+            let mut verdicts: Vec<&str> = found.into_iter().collect();
+            if are_numbers {
+                verdicts.sort_by(|one, other| by_value(one, other));
+            }
+            verdicts
+        };
+        (in_order(|cell| &cell.live), in_order(|cell| &cell.changed))
+    }
 }
 
 /// Counts rows as they come.
@@ -174,7 +191,12 @@ impl VerdictComparison {
     pub(super) fn finish(self) -> VerdictDifference {
         let amount_type = self.amount.is_some().then_some(&self.amount_type);
         let (mut different, mut cells, mut examples) = (0, Vec::new(), Vec::new());
-        for (Verdicts { live, changed }, counted) in self.cells {
+        let mut counted_by_verdicts: Vec<(Verdicts, Counted)> = self.cells.into_iter().collect();
+        if are_numbers(counted_by_verdicts.iter().flat_map(|(verdicts, _)| [&*verdicts.live, &*verdicts.changed])) {
+            counted_by_verdicts
+                .sort_by(|(one, _), (other, _)| by_value(&one.live, &other.live).then_with(|| by_value(&one.changed, &other.changed)));
+        }
+        for (Verdicts { live, changed }, counted) in counted_by_verdicts {
             different += if live == changed { 0 } else { counted.events };
             let amount = amount_type.map(|amount_type| counted.sum(amount_type));
             cells.push(Cell { live, changed, events: counted.events, amount });
@@ -211,6 +233,24 @@ impl Counted {
             _ => json!(self.double),
         }
     }
+}
+
+/// Whether all verdicts are numbers, apart from what stands in the place of one.
+fn are_numbers<'v>(mut verdicts: impl Iterator<Item = &'v str>) -> bool {
+    verdicts.all(|verdict| verdict.starts_with('(') || number(verdict).is_some())
+}
+
+/// Numbers by value, and before them what stands in the place of a verdict.
+fn by_value(one: &str, other: &str) -> Ordering {
+    match (number(one), number(other)) {
+        (Some(one), Some(other)) => one.total_cmp(&other),
+        (one, other) => one.is_some().cmp(&other.is_some()),
+    }
+    .then_with(|| one.cmp(other))
+}
+
+fn number(verdict: &str) -> Option<f64> {
+    verdict.parse().ok()
 }
 
 fn default_verdict(live: &SinkPlan, changed: &SinkPlan) -> Result<String> {

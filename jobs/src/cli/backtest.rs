@@ -139,19 +139,24 @@ fn why_no_rows(no_rows: &NoRows) -> String {
     }
 }
 
-/// The verdicts of both definitions as a matrix, then their sums, then examples.
+/// The verdicts of both definitions as a matrix, then their sums, then examples. A matrix that would be too wide is a
+/// list of the pairs that there are.
 fn compared(difference: &VerdictDifference, rows: u64) -> String {
     let VerdictDifference { verdict, amount, different, cells, examples } = difference;
-    let mut parts = vec![format!("{verdict}: {different} of {rows} events are decided differently (rows: live, columns: changed)")];
-    parts.push(matrix(cells, &|cell| cell.map_or(0, |cell| cell.events).to_string()));
-    if let Some(amount) = amount {
-        let sum = |cell: Option<&Cell>| match cell.and_then(|cell| cell.amount.as_ref()) {
-            Some(serde_json::Value::String(text)) => text.clone(),
-            Some(number) => number.to_string(),
-            None => "0".to_owned(),
-        };
-        parts.push(format!("sum of {amount}:"));
-        parts.push(matrix(cells, &sum));
+    let decided = format!("{verdict}: {different} of {rows} events are decided differently");
+    let (live, changed) = difference.verdicts();
+    let mut parts = Vec::new();
+    if is_wide(&live, &changed) {
+        parts.push(decided);
+        parts.push(pairs(cells, amount.as_deref()));
+    } else {
+        let matrix = |value: &dyn Fn(Option<&Cell>) -> String| matrix(cells, &live, &changed, value);
+        parts.push(format!("{decided} (rows: live, columns: changed)"));
+        parts.push(matrix(&|cell| cell.map_or(0, |cell| cell.events).to_string()));
+        if let Some(amount) = amount {
+            parts.push(format!("sum of {amount}:"));
+            parts.push(matrix(&|cell| cell.map_or_else(|| "0".to_owned(), sum)));
+        }
     }
     if !examples.is_empty() {
         parts.push("examples:".to_owned());
@@ -165,15 +170,42 @@ fn compared(difference: &VerdictDifference, rows: u64) -> String {
     parts.join("\n\n")
 }
 
-fn matrix(cells: &[Cell], value: &dyn Fn(Option<&Cell>) -> String) -> String {
-    let verdicts = |verdict: fn(&Cell) -> &String| cells.iter().map(verdict).collect::<std::collections::BTreeSet<_>>();
-    let (live, changed) = (verdicts(|cell| &cell.live), verdicts(|cell| &cell.changed));
-    let header: Vec<&str> = std::iter::once("").chain(changed.iter().map(|verdict| verdict.as_str())).collect();
-    let row = |verdict: &&String| {
-        let cell = |other: &&String| value(cells.iter().find(|cell| cell.live == **verdict && cell.changed == **other));
-        std::iter::once((*verdict).clone()).chain(changed.iter().map(cell)).collect()
+/// The most characters of a line of the matrix.
+const WIDEST: usize = 100;
+/// What a count or a sum takes at least, with the space after it.
+const CELL: usize = 8;
+
+fn is_wide(live: &[&str], changed: &[&str]) -> bool {
+    let length = |verdict: &&str| verdict.chars().count() + 2;
+    let widest_row = live.iter().map(length).max().unwrap_or(0);
+    widest_row + changed.iter().map(|verdict| length(verdict).max(CELL)).sum::<usize>() > WIDEST
+}
+
+fn matrix(cells: &[Cell], live: &[&str], changed: &[&str], value: &dyn Fn(Option<&Cell>) -> String) -> String {
+    let header: Vec<&str> = std::iter::once("").chain(changed.iter().copied()).collect();
+    let row = |verdict: &&str| {
+        let cell = |other: &&str| value(cells.iter().find(|cell| cell.live == *verdict && cell.changed == *other));
+        std::iter::once((*verdict).to_owned()).chain(changed.iter().map(cell)).collect()
     };
     table(&header, live.iter().map(row))
+}
+
+fn pairs(cells: &[Cell], amount: Option<&str>) -> String {
+    let sum_of = amount.map(|amount| format!("sum of {amount}"));
+    let header: Vec<&str> = ["live", "changed", "events"].into_iter().chain(sum_of.as_deref()).collect();
+    let row = |cell: &Cell| {
+        let sum = amount.map(|_| sum(cell));
+        [cell.live.clone(), cell.changed.clone(), cell.events.to_string()].into_iter().chain(sum).collect()
+    };
+    table(&header, cells.iter().map(row))
+}
+
+fn sum(cell: &Cell) -> String {
+    match &cell.amount {
+        Some(serde_json::Value::String(text)) => text.clone(),
+        Some(number) => number.to_string(),
+        None => "0".to_owned(),
+    }
 }
 
 const MICROS_OF_DAY: Micros = 86_400_000_000;
@@ -188,3 +220,6 @@ fn day_or_time(text: &str) -> Result<Micros, String> {
     let time = day.or_else(|| parse_timestamp(text).ok());
     time.ok_or_else(|| format!("found \"{text}\", expected a day such as 2026-01-01, or a time such as 2026-01-01T12:00:00Z"))
 }
+
+#[cfg(test)]
+mod tests;

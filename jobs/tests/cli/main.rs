@@ -661,6 +661,11 @@ fn a_backtest_takes_each_parameter_that_its_sink_uses_once() {
         let report = project.json(&[&range[..], more].concat());
         assert_eq!(report["unapplied"], serde_json::json!({ "views": [], "parameters": { "other": other } }), "{report:#}");
     }
+    // The names of its file are known too.
+    std::fs::write(project.path().join("edited.sql"), format!("CREATE PARAMETER limit_of_file = 2;\n{edited}")).unwrap();
+    let misspelt = [&without_set[..], &["--set", "limit_of_fil=3"]].concat();
+    let why = "there is no parameter \"limit_of_fil\": did you mean \"limit_of_file\"? expected one of least, limit_of_file, other";
+    assert_fails(&backtest(&misspelt), 1, why);
 }
 
 #[test]

@@ -56,6 +56,27 @@ fn events_are_counted_by_both_verdicts_with_sums_and_examples() {
 }
 
 #[test]
+fn verdicts_that_are_numbers_are_in_the_order_of_their_values() {
+    let found_in = |values: &[(&str, &str, Option<i128>, Option<i128>)]| {
+        let mut comparison = comparison(None);
+        comparison.add(&rows(values)).unwrap();
+        comparison.finish()
+    };
+    let numbers = found_in(&[
+        ("10", "9.5", None, None),
+        ("2", "11", None, None),
+        ("2", "9.5", None, None),
+        ("-3", "(none)", None, None),
+        ("(null)", "2", None, None),
+    ]);
+    assert_eq!(numbers.verdicts(), (vec!["(null)", "-3", "2", "10"], vec!["(none)", "2", "9.5", "11"]));
+    let pairs: Vec<(&str, &str)> = numbers.cells.iter().map(|cell| (&*cell.live, &*cell.changed)).collect();
+    assert_eq!(pairs, [("(null)", "2"), ("-3", "(none)"), ("2", "9.5"), ("2", "11"), ("10", "9.5")]);
+    let words = found_in(&[("10", "9", None, None), ("9", "low", None, None)]);
+    assert_eq!(words.verdicts(), (vec!["10", "9"], vec!["9", "low"]));
+}
+
+#[test]
 fn few_examples_are_kept_and_a_column_of_many_values_is_no_verdict() {
     let mut few = comparison(None);
     (0..3).for_each(|_| few.add(&rows(&[("a", "b", None, None), ("a", "b", None, None)])).unwrap());
