@@ -63,9 +63,12 @@ pub struct ValueChange {
     pub before: Option<String>,
     #[serde(rename = "value")]
     pub after: String,
-    /// The version and the type of the value that is set; `None` if it stays.
+    /// The version of the value afterwards, by which records name it: `max_hourly@3`.
+    #[serde(rename = "value_version")]
+    pub version: u32,
+    /// The type of the value that is set; `None` if it stays.
     #[serde(skip)]
-    pub(super) set: Option<(u32, String)>,
+    pub(super) set: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -212,7 +212,8 @@ fn plan_parameter(state: &CatalogState, parameter: &ParameterDefinition) -> Chan
             initial: parameter.value.clone(),
             before: in_effect.map(|record| record.value.clone()),
             after: parameter.value.clone(),
-            set: Some((last.map_or(0, |record| record.version) + 1, parameter.value_type.to_string())),
+            version: last.map_or(0, |record| record.version) + 1,
+            set: Some(parameter.value_type.to_string()),
         },
     };
     Change { value: Some(value), ..change }
@@ -221,7 +222,7 @@ fn plan_parameter(state: &CatalogState, parameter: &ParameterDefinition) -> Chan
 impl ValueChange {
     fn stays(parameter: &ParameterDefinition, record: &ParameterRecord) -> ValueChange {
         let value = record.value.clone();
-        ValueChange { initial: parameter.value.clone(), before: Some(value.clone()), after: value, set: None }
+        ValueChange { initial: parameter.value.clone(), before: Some(value.clone()), after: value, version: record.version, set: None }
     }
 }
 

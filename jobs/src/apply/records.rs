@@ -78,10 +78,10 @@ fn keep_none_stale(state: &CatalogState, changes: &Changes, records: &mut Vec<De
 pub fn values_of(changes: &Changes, set_by: &str, now: Micros) -> Vec<ParameterRecord> {
     let value = |change: &Change| {
         let value = change.value.as_ref()?;
-        let (version, value_type) = value.set.clone()?;
+        let value_type = value.set.clone()?;
         Some(ParameterRecord {
             parameter: change.name.clone(),
-            version,
+            version: value.version,
             value_type,
             value: value.after.clone(),
             set_at: now,

@@ -320,19 +320,21 @@ fn change_text(text: &mut String, change: &apply::Change, prune: bool) {
     }
 }
 
-/// Writes what becomes of a parameter's value.
+/// Writes what becomes of a parameter's value, with its version as records name it: the definition has versions of its own.
 fn value_text(text: &mut String, change: &apply::Change, value: &ValueChange) {
-    let ValueChange { initial, before, after, .. } = value;
+    let ValueChange { initial, before, after, version: value_version, .. } = value;
+    let in_records = format!("{}@{value_version}", change.name);
     let _ = match (&change.what, before) {
         (What::Refused { .. }, _) => Ok(()),
         (What::Unchanged { .. }, _) if initial == after => Ok(()),
         (What::Unchanged { version }, _) => {
             let name = &change.name;
-            writeln!(text, "  parameter {name} (version {version}) has the value {after}, which was set; the files begin with {initial}")
+            let set = format!("has the value {after} ({in_records}), which was set; the files begin with {initial}");
+            writeln!(text, "  parameter {name} (version {version}) {set}")
         }
-        (_, None) => writeln!(text, "    the value is {after}"),
-        (_, Some(before)) if before == after => writeln!(text, "    the value stays {after}"),
-        (_, Some(before)) => writeln!(text, "    the value {before} becomes {after}"),
+        (_, None) => writeln!(text, "    the value is {after} ({in_records})"),
+        (_, Some(before)) if before == after => writeln!(text, "    the value stays {after} ({in_records})"),
+        (_, Some(before)) => writeln!(text, "    the value {before} becomes {after} ({in_records})"),
     };
 }
 

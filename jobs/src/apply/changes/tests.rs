@@ -61,7 +61,7 @@ fn the_reference_lists_the_members_of_each_change() {
         }
     }
     assert_eq!(of_changes, members_of_changes());
-    let value = ValueChange { initial: "1".to_owned(), before: None, after: "2".to_owned(), set: None };
+    let value = ValueChange { initial: "1".to_owned(), before: None, after: "2".to_owned(), version: 3, set: None };
     assert_eq!(of_parameters, members(&value).keys().cloned().collect::<BTreeSet<_>>());
 }
 

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
-use catalog::{CatalogState, DefinitionKind};
+use catalog::{CatalogState, DefinitionKind, DefinitionRecord, ParameterRecord};
+use definitions::parse;
 
 use super::*;
 use crate::apply::Change;
@@ -15,6 +16,36 @@ fn what_is_unchanged_is_counted_in_one_line() {
     let changes = Changes { changes, revision: 7, ..Changes::default() };
     assert_eq!(changes_text(&changes, false, Tense::Would), "+ view a (version 1)\n  12 unchanged\nwith `basestream apply`: 1 added");
     assert_eq!(serde_json::to_value(&changes).unwrap()["changes"].as_array().unwrap().len(), 13, "JSON has them all");
+}
+
+#[test]
+fn a_value_is_named_with_its_own_version() {
+    const INITIAL: &str = "CREATE PARAMETER lim = 20";
+    let record = ParameterRecord {
+        parameter: "lim".into(),
+        version: 3,
+        value_type: "BIGINT".to_owned(),
+        value: "60".to_owned(),
+        set_at: 0,
+        set_by: "ann".to_owned(),
+    };
+    let definitions = [DefinitionRecord::first(DefinitionKind::Parameter, "lim", INITIAL)];
+    let state = CatalogState { definitions: definitions.into_iter().collect(), parameters: vec![record], ..CatalogState::default() };
+    let planned = |state: &CatalogState, text: &str| {
+        let (definitions, diagnostics) = parse::parse_definitions(&[(None, text.to_owned())]);
+        diagnostics.into_result().unwrap();
+        changes_text(&crate::apply::plan_changes(state, &definitions, &Default::default()), false, Tense::Would)
+    };
+    let stays = "  parameter lim (version 1) has the value 60 (lim@3), which was set; the files begin with 20";
+    for (state, text, line) in [
+        (&state, INITIAL, stays),
+        (&state, "CREATE PARAMETER lim = 25", "    the value 60 becomes 25 (lim@4)"),
+        (&state, "CREATE PARAMETER lim = 20 WITH (description = 'most')", "    the value stays 60 (lim@3)"),
+        (&CatalogState::default(), INITIAL, "    the value is 20 (lim@1)"),
+    ] {
+        let printed = planned(state, text);
+        assert!(printed.lines().any(|printed| printed == line), "{text}: {printed}");
+    }
 }
 
 #[test]
