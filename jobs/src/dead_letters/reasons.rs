@@ -23,8 +23,13 @@ impl ReasonTally {
         self.0.entry(reason::class(&reason)).or_insert((0, reason)).0 += 1;
     }
 
+    /// How many dead letters were added.
+    pub(super) fn count(&self) -> i64 {
+        self.0.values().map(|(count, _)| *count).sum()
+    }
+
     pub(super) fn most_frequent(self) -> Option<FrequentReason> {
-        let of: i64 = self.0.values().map(|(count, _)| *count).sum();
+        let of = self.count();
         let most = self.0.into_values().max_by_key(|(count, _)| *count);
         most.map(|(count, example)| FrequentReason { example, count, of })
     }

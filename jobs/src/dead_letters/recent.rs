@@ -21,7 +21,12 @@ pub struct RecentDeadLetters {
     pub reason: Option<Result<FrequentReason, String>>,
 }
 
-/// Reads the dead letters of the checkpoints since `since`; if nothing was replayed, only those of the newest file.
+/// If nothing was replayed, newer files are read first, until this many letters were read ..
+const ENOUGH_LETTERS: i64 = 1_000;
+/// .. or so many files: each checkpoint of a worker may have one.
+const MOST_FILES: usize = 16;
+
+/// Reads the dead letters of the checkpoints since `since`; if nothing was replayed, only the newest ones.
 pub async fn recent(
     storage: &ObjectStorage,
     state: &CatalogState,
@@ -30,24 +35,36 @@ pub async fn recent(
     since: Micros,
 ) -> Result<RecentDeadLetters> {
     let checkpoints: BTreeSet<_> = state.checkpoints.iter().filter(|c| c.committed_at >= since).map(|c| Some(c.id)).collect();
-    let files = files_of(state, Some(stream))?;
-    let files: Vec<&FileRecord> = match replays {
-        [] => files.into_iter().last().into_iter().collect(),
-        _ => files.into_iter().filter(|file| checkpoints.contains(&file.checkpoint)).collect(),
-    };
+    let files = files_of(state, Some(stream))?.into_iter().filter(|file| checkpoints.contains(&file.checkpoint));
+    let reads_all = !replays.is_empty();
     let again = Replayed::new(replays);
     let (mut replayed, mut reasons) = (0, ReasonTally::default());
-    for file in files {
-        let mut letters = Letters::new(file);
-        while let Some(some) = letters.next(storage).await? {
-            for letter in some {
-                if again.holds(letter.partition, letter.offset) {
-                    replayed += 1;
-                } else {
-                    reasons.add(letter.reason);
-                }
-            }
+    for file in files.rev().take(if reads_all { usize::MAX } else { MOST_FILES }) {
+        if !reads_all && reasons.count() >= ENOUGH_LETTERS {
+            break;
+        }
+        match add_letters(storage, file, &again, &mut reasons).await {
+            Ok(count) => replayed += count,
+            Err(error) if reads_all || reasons.count() == 0 => return Err(error),
+            // What the newer ones say is enough.
+            Err(_) => break,
         }
     }
     Ok(RecentDeadLetters { replayed, reason: reasons.most_frequent().map(Ok) })
+}
+
+/// Counts the reasons of the letters of a file that were not replayed. Returns how many were.
+async fn add_letters(storage: &ObjectStorage, file: &FileRecord, again: &Replayed, reasons: &mut ReasonTally) -> Result<i64> {
+    let mut replayed = 0;
+    let mut letters = Letters::new(file);
+    while let Some(some) = letters.next(storage).await? {
+        for letter in some {
+            if again.holds(letter.partition, letter.offset) {
+                replayed += 1;
+            } else {
+                reasons.add(letter.reason);
+            }
+        }
+    }
+    Ok(replayed)
 }

@@ -369,6 +369,28 @@ async fn the_most_frequent_reason_of_the_newest_file_is_known_and_the_file_is_re
     assert_eq!(NewestDeadLetters::default().reasons(&empty, &state, 0).await, BTreeMap::new(), "the file is gone");
 }
 
+/// What `status` reports.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_most_frequent_reason_is_counted_in_the_files_of_several_checkpoints() {
+    let bench = Bench::new().await;
+    for letters in [[NO_AMOUNT, NO_AMOUNT].as_slice(), &[NO_AMOUNT], &[TEXT_AMOUNT]] {
+        bench.append(letters).await;
+        bench.work().await;
+    }
+    let state = bench.installation.catalog.state().await.unwrap();
+    let since = |since| recent(&bench.installation.storage, &state, "pay", &[], since);
+    let example = "column amount ($.amount): found nothing, expected BIGINT NOT NULL".to_owned();
+    let reason = FrequentReason { example, count: 3, of: 4 };
+    assert_eq!(since(0).await.unwrap(), RecentDeadLetters { replayed: 0, reason: Some(Ok(reason)) });
+    assert_eq!(since(i64::MAX).await.unwrap(), RecentDeadLetters::default());
+
+    let files = bench.dead_files().await;
+    let oldest = files.iter().min_by_key(|file| file.checkpoint).unwrap();
+    std::fs::remove_file(bench.path("data/storage").join(&oldest.path)).unwrap();
+    let newer = since(0).await.unwrap().reason.unwrap().unwrap();
+    assert_eq!((newer.count, newer.of), (1, 2), "a file that is gone hides nothing of the newer ones");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_file_is_named_and_the_others_go_on() {
     let bench = Bench::new().await;

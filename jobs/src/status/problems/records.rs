@@ -55,6 +55,7 @@ fn dead_letters(facts: &Facts) -> Vec<Problem> {
 
 fn cause(recent: Option<&RecentDeadLetters>) -> String {
     match recent.and_then(|recent| recent.reason.as_ref()) {
+        Some(Ok(FrequentReason { example, of: 1, .. })) => format!("reason of the newest dead letter: {example}"),
         Some(Ok(FrequentReason { example, count, of })) => {
             format!("most frequent reason: {example} ({count} of the newest {})", count_of(*of, "dead letter"))
         }
