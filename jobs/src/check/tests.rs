@@ -110,6 +110,16 @@ async fn a_text_that_is_added_up_is_reported_at_its_place_with_what_would_do() {
 }
 
 #[tokio::test]
+async fn a_constant_of_a_wrong_type_is_reported_at_its_expression() {
+    let view = "CREATE VIEW a AS\nSELECT device,\n  count(*) AS n,\n  'a' + 1 AS x\nFROM pay GROUP BY device;";
+    let checked = check(&[("streams/pay.sql", STREAM), ("views/a.sql", view)]).await;
+    assert_eq!(
+        checked.diagnostics.to_string(),
+        "views/a.sql:4:3: error: view \"a\": cannot coerce arithmetic expression TEXT + BIGINT to valid types"
+    );
+}
+
+#[tokio::test]
 async fn what_is_suggested_is_what_was_probably_meant() {
     let views = "CREATE VIEW a AS SELECT device, cuont(*) AS n FROM pay GROUP BY device;\n\
         CREATE VIEW b AS SELECT device, count(*) FILTER (WHERE within(ordered, '1h')) AS n FROM orders GROUP BY device;";

@@ -306,10 +306,11 @@ async fn a_script_of_the_literature_is_translated_and_says_what_is_not_used() {
 async fn what_the_check_refuses_is_reported_by_its_line_of_the_script() {
     for (expression, message) in [
         ("F_ADD(device, 1)", "TEXT + BIGINT to valid types (as SQL: (e.device + 1) AS f)"),
+        ("F_ADD('a', 1)", "TEXT + BIGINT to valid types (as SQL: ('a' + 1) AS f)"),
         ("SUM(1d, pay, device, device)", "found sum(TEXT)"),
         ("COUNT(7d, pay, device=amount)", "(as SQL: LEFT JOIN pay_by_device v1 ON v1.device = e.amount)"),
     ] {
-        let translated = translate("s", &format!("{HEAD}add-feature --name f --expr '{expression}'\n"));
+        let translated = translate("s", &format!("{HEAD}add-feature --name f --expr \"{expression}\"\n"));
         assert_eq!(translated.mistakes, [], "{expression}");
         let mistakes = check(&translated.files, &Functions::standard(), 0).await.unwrap();
         assert_eq!(mistakes.iter().map(|mistake| mistake.line).collect::<Vec<_>>(), [8], "{expression}: {mistakes:?}");

@@ -67,7 +67,7 @@ mod within;
 mod written;
 
 pub use analyse::{Planned, Planner};
-pub(crate) use analyse::{asks_for_time, with_other_unknown_names};
+pub(crate) use analyse::{asks_for_time, with_other_unknown_names, with_position};
 pub use brackets::{LACKS_BRACKETS, lacks_brackets};
 pub use byte_texts::{BytesInHexadecimal, hexadecimal_bytes};
 pub use computable::check_supported;

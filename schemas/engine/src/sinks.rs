@@ -35,7 +35,7 @@ use crate::functions::Functions;
 use crate::parameters::{Parameters, UsedParameters, put_in};
 use crate::plan::{
     LACKS_BRACKETS, SelectError, SelectPlace, TypedTextColumns, ViewPlan, asks_for_time, check_expressions, check_on_types, ignored_clause,
-    ignored_in_calls, lacks_brackets, node_name, planning_session, simplify_or_keep, with_other_unknown_names,
+    ignored_in_calls, lacks_brackets, node_name, planning_session, simplify_or_keep, with_other_unknown_names, with_position,
 };
 use crate::steps::Step;
 
@@ -224,16 +224,25 @@ pub(crate) async fn analysed(
     let query = query.clone();
     let plan = match state.statement_to_plan(Statement::Statement(statement)).await {
         Ok(plan) => plan,
-        Err(error) => return Err(with_other_unknown_names(session, &query, error.into()).await),
+        Err(error) => return Err(mistakes(session, &query, error).await),
     };
     if sources.is_strict {
         check_on_types(&plan).map_err(|unlike| vec![unlike])?;
     }
     let plan = match state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}) {
         Ok(plan) => plan,
-        Err(error) => return Err(with_other_unknown_names(session, &query, error.into()).await),
+        Err(error) => return Err(mistakes(session, &query, error).await),
     };
     Ok((leave_out_unnamed(plan, select).map_err(one)?, used))
+}
+
+/// All names that nothing has, or another mistake, each at its place.
+async fn mistakes(session: &SessionContext, query: &ast::Query, error: DataFusionError) -> Vec<SelectError> {
+    let mut mistakes = Vec::new();
+    for mistake in with_other_unknown_names(session, query, error.into()).await {
+        mistakes.push(with_position(session, query, mistake).await);
+    }
+    mistakes
 }
 
 /// Leaves [`POSITION`] and [`AS_OF`] out of what `*` stands for: the output has them where the text names them.

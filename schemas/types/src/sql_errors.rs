@@ -357,7 +357,20 @@ fn planning(text: &str) -> Said {
         let column = name.rsplit('.').next().filter(|_| is_name(name));
         return same_name(alias.or(column).unwrap_or(name));
     }
-    (in_our_types(&text), None)
+    let text = in_our_types(&text);
+    let expected = if is_without_unit(&text) { ": expected an interval, such as INTERVAL '30 minutes'" } else { "" };
+    (format!("{text}{expected}"), None)
+}
+
+/// Whether a number stands where only an interval can: beside one in a comparison, or added to a time.
+fn is_without_unit(text: &str) -> bool {
+    const NUMBERS: [&str; 5] = ["BIGINT", "INT", "DOUBLE", "DECIMAL", "UInt64"];
+    let compared = text.strip_prefix("Cannot infer common argument type for comparison operation ");
+    let computed = text.strip_prefix("Cannot coerce arithmetic expression ");
+    let added = computed.filter(|types| types.contains(" + ") || types.contains(" - "));
+    let has = |types: &str, wanted: &[&str]| types.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| wanted.contains(&word));
+    let is_interval = compared.is_some_and(|types| has(types, &["INTERVAL"]) && has(types, &NUMBERS));
+    is_interval || added.is_some_and(|types| has(types, &["INTERVAL", "TIME", "TIMESTAMP", "TIMESTAMPTZ"]) && has(types, &NUMBERS))
 }
 
 /// What a function of ours says of its arguments.

@@ -24,9 +24,11 @@ use types::{Error, Result};
 mod logical_plan;
 mod refusal;
 mod unknown_names;
+mod wrong_expression;
 
 use logical_plan::{analysed, logical, parse};
 pub(crate) use unknown_names::with_other_unknown_names;
+pub(crate) use wrong_expression::with_position;
 
 /// The result of planning a definition's SELECT.
 #[derive(Debug, Clone)]

@@ -121,6 +121,21 @@ async fn a_name_of_the_system_is_no_alias_of_another_value() {
 }
 
 /// What is left out of the plan would put out other records than the text says.
+/// The planner gives a position for columns alone.
+#[tokio::test]
+async fn a_mistake_without_a_column_is_reported_at_its_expression() {
+    let adds = "cannot coerce arithmetic expression TEXT + BIGINT to valid types";
+    for (select, place) in [
+        ("SELECT id,\n  'a' + 1 AS y FROM s", "2:3 "),
+        ("SELECT id,\n  x FROM s\nWHERE x > 0 AND\n  (2 = 'a' + 1)", "4:8 "),
+        ("SELECT id,\n  round(1.5 + ('a' + 1)) AS y FROM s", "2:16 "),
+        ("SELECT id, x FROM (\n  SELECT id, x, 'a' + 1 AS y FROM s) t", "1:"),
+    ] {
+        let found = planned(select).await.map(drop).unwrap_err();
+        assert!(found.starts_with(place) && found.ends_with(adds), "{select}: {found}");
+    }
+}
+
 #[tokio::test]
 async fn what_would_be_ignored_is_refused() {
     for (select, found) in [

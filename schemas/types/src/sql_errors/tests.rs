@@ -34,6 +34,16 @@ async fn wrong_sql_is_reported_with_what_was_found_and_what_was_expected() {
             "SELECT sku FROM items WHERE sku = \"It's\"",
             "there is no column \"It's\": for a text, write 'It''s'; expected one of order_id, sku",
         ),
+        (
+            "SELECT sku FROM items WHERE INTERVAL '1 day' > 30",
+            "cannot infer common argument type for comparison operation INTERVAL > BIGINT: expected an interval, such as \
+             INTERVAL '30 minutes'",
+        ),
+        (
+            "SELECT TIMESTAMP '2026-01-01' + 1 FROM items",
+            "cannot coerce arithmetic expression TIMESTAMP + BIGINT to valid types: expected an interval, such as INTERVAL '30 minutes'",
+        ),
+        ("SELECT sku + 1 FROM items", "cannot coerce arithmetic expression TEXT + BIGINT to valid types"),
         ("SELECT string_agg(sku) FROM items", "found string_agg(TEXT), expected string_agg(TEXT, TEXT)"),
         ("SELECT zzz FROM orders", "there is no column \"zzz\": expected one of order_id, customer_id, revenue"),
         (

@@ -1,19 +1,17 @@
-//! Turns DataFusion's refusal of a SELECT into a diagnostic. It adds the names that may have been meant, and the call
-//! that was refused.
-
-use std::ops::ControlFlow;
+//! Turns DataFusion's refusal of a SELECT into a diagnostic. It adds the names that may have been meant, and the
+//! expression that was refused.
 
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
-use datafusion::sql::sqlparser::ast::{self, Spanned, Visitor};
+use datafusion::sql::sqlparser::ast;
 
 use super::Planner;
-use super::logical_plan::{analysed, logical, parse, selected_alone};
+use super::logical_plan::parse;
 use super::unknown_names::with_other_unknown_names;
+use super::wrong_expression::{WrongExpression, wrong_expression};
 use crate::plan::refuse;
 use crate::plan::refuse::{SelectShape, at_span};
 use crate::plan::select_place::SelectError;
-use definitions::syntax::SyntaxNode;
 use definitions::{Diagnostics, ViewDefinition};
 use types::Error;
 use types::sql_errors::{CAST, unknown_relation};
@@ -21,8 +19,6 @@ use types::suggest::nearest;
 
 /// The number of expected names that are listed.
 const LISTED: usize = 30;
-/// The number of calls that are examined.
-const CALLS: usize = 100;
 
 impl Planner {
     /// Returns the diagnostics for an error from planning `query`, the SELECT of `view`. If it is about a name that
@@ -53,14 +49,14 @@ impl Planner {
             let known = self.selected_from(view, session);
             return at_span(view, span, &Error::input(format!("{}{}", error.message(), expected(name, &known))));
         }
-        let call = if span.is_none() { wrong_call(session, query, error.message()).await } else { None };
+        let wrong = if span.is_none() { wrong_expression(session, query, error.message()).await } else { None };
         let error = error.with_text_hint(&view.select);
-        let Some(call) = call else { return at_span(view, span, &error) };
-        let message = match &call.argument {
+        let Some(WrongExpression { span, argument }) = wrong else { return at_span(view, span, &error) };
+        let message = match &argument {
             Some(argument) => error.message().replace(CAST, &CAST.replace("..", argument)),
             None => error.message().to_owned(),
         };
-        let (line, column) = refuse::select_place(view).at(call.line, call.column);
+        let (line, column) = refuse::select_place(view).at_span(Some(span));
         refuse::one(view, line, column, &message)
     }
 
@@ -83,55 +79,4 @@ fn expected(name: &str, known: &[&str]) -> String {
     let more = if known.len() > LISTED { ", .." } else { "" };
     let listed: Vec<&str> = known.iter().copied().take(LISTED).collect();
     format!(": {near}expected one of {}{more}", listed.join(", "))
-}
-
-/// A call in the SELECT's text.
-struct WrittenCall {
-    line: u64,
-    column: u64,
-    /// Its only argument, as written.
-    argument: Option<String>,
-}
-
-/// Finds the call that an error without a position is about: the innermost call that is refused with the same message
-/// when it is selected alone.
-async fn wrong_call(session: &SessionContext, query: &ast::Query, message: &str) -> Option<WrittenCall> {
-    let mut calls = Calls(Vec::new());
-    let _ = query.visit(&mut calls);
-    for call in calls.0 {
-        let alone = selected_alone(query, ast::Expr::Function(call.clone()))?;
-        let outcome = logical(session, &alone).await.and_then(|plan| analysed(session, plan));
-        if outcome.is_err_and(|error| Error::from(error).message() == message) {
-            return place_of(&call);
-        }
-    }
-    None
-}
-
-/// Calls, inner ones before outer ones.
-struct Calls(Vec<ast::Function>);
-
-impl Visitor for Calls {
-    type Break = ();
-
-    fn post_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
-        if let ast::Expr::Function(function) = expr {
-            self.0.push(function.clone());
-        }
-        if self.0.len() < CALLS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    }
-}
-
-/// Returns where its only argument begins, or else the call itself.
-fn place_of(call: &ast::Function) -> Option<WrittenCall> {
-    let argument = match &call.args {
-        ast::FunctionArguments::List(list) => match list.args.as_slice() {
-            [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument))] => Some(argument),
-            _ => None,
-        },
-        _ => None,
-    };
-    let starts = argument.map(|argument| argument.span().start).into_iter().chain([call.span().start]);
-    let start = starts.into_iter().find(|start| start.line > 0)?;
-    Some(WrittenCall { line: start.line, column: start.column, argument: argument.map(ToString::to_string) })
 }
