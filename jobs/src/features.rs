@@ -93,14 +93,23 @@ fn script_line(text: &str, line: usize) -> usize {
     before.iter().rev().chain(after).flatten().next().copied().unwrap_or(1)
 }
 
+/// Returns the paths at which the folder has a file of another content.
+pub fn differing(folder: &Path, files: &[File]) -> Result<Vec<PathBuf>> {
+    let mut differing = Vec::new();
+    for file in files {
+        let path = folder.join(&file.path);
+        if path.exists() && std::fs::read(&path).map_err(|error| Error::from(error).with("file", path.display()))? != file.text.as_bytes() {
+            differing.push(path);
+        }
+    }
+    Ok(differing)
+}
+
 /// Writes the files, and settings where the folder has none. A file of another content is not overwritten: then
 /// nothing is written.
 pub fn write(folder: &Path, files: &[File]) -> Result<Vec<PathBuf>> {
-    for file in files {
-        let path = folder.join(&file.path);
-        if path.exists() && std::fs::read_to_string(&path)? != file.text {
-            return Err(Error::conflict("the file already exists with different content; nothing was written").with("file", path.display()));
-        }
+    if let Some(path) = differing(folder, files)?.first() {
+        return Err(Error::conflict("the file already exists with different content; nothing was written").with("file", path.display()));
     }
     let mut written = Vec::new();
     for file in files {

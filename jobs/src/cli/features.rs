@@ -19,7 +19,7 @@ pub(super) struct FeaturesArgs {
     /// The project's folder: gets streams, views and a sink, and settings if it has none
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     out: PathBuf,
-    /// Write nothing; list the mistakes
+    /// Write nothing; list the mistakes, or the files that would be written or are there with different content
     #[arg(long)]
     check: bool,
 }
@@ -36,10 +36,15 @@ pub(super) async fn features(context: &Context, args: FeaturesArgs) -> Result<Do
     let mistakes: Vec<String> = mistakes.iter().map(place).collect();
     let ok = mistakes.is_empty();
     let written = if ok && !args.check { features::write(&args.out, &translated.files)? } else { Vec::new() };
-    context.output.print(&json!({ "ok": ok, "mistakes": mistakes, "files": translated.files, "written": written }), || {
+    let differing = if ok && args.check { features::differing(&args.out, &translated.files)? } else { Vec::new() };
+    let result = json!({ "ok": ok, "mistakes": mistakes, "files": translated.files, "written": written, "differing": differing });
+    context.output.print(&result, || {
         let mut lines = mistakes.clone();
         lines.extend(written.iter().map(|path| format!("wrote {}", path.display())));
-        if ok && args.check {
+        if !differing.is_empty() {
+            lines.extend(differing.iter().map(|path| format!("{} exists with different content", path.display())));
+            lines.push("nothing would be written: remove what is there, or name another folder with --out".to_owned());
+        } else if ok && args.check {
             lines.extend(translated.files.iter().map(|file| format!("would write {}", args.out.join(&file.path).display())));
         }
         lines.join("\n")

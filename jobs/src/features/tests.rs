@@ -35,6 +35,13 @@ fn what_has_no_exact_form_is_refused_by_its_line() {
         (feature("M_NONE(amount)"), "there is no macro M_NONE"),
         (feature("F_ADD(COUNT(7d, pay, device)=1, 2)"), "only a name stands before `=`"),
         (feature("F_SUM()"), "F_SUM takes at least 1 argument, found 0"),
+        (feature("VARIANCE(1d, pay, ts, device)"), "VARIANCE takes numbers, found the field `ts`, which is TIMESTAMPTZ: expected a field"),
+        (feature("VARIANCE(1d, pay, F_MINUS(ts, ts), device)"), "VARIANCE takes numbers, found the field `ts`, which is TIMESTAMPTZ"),
+        (feature("F_DIVIDE(F_MINUS(ts, MAX(7d, login, ts, device)), 2)"), "F_DIVIDE takes numbers, found the field `ts`"),
+        (feature("F_SQRT(MIN(7d, pay, ts, device))"), "F_SQRT takes numbers, found the field `ts`, which is TIMESTAMPTZ"),
+        (feature("F_LOG(device)"), "F_LOG takes numbers, found the field `device`, which is TEXT"),
+        (feature("F_POW(amount, '2')"), "F_POW takes numbers, found '2'"),
+        (feature("F_EXP(true)"), "F_EXP takes numbers, found `true`"),
         ("add-macro --name 'M_TWO(a, a)' --replace 'F_ADD(a, a)'".into(), "the macro M_TWO has two parameters `a`"),
         (feature("COUNT(7d, pay, device"), "a `)` is missing"),
         ("add-feature --name amount --expr 'F_ABS(amount)'".into(), "has the name of a field"),
@@ -442,6 +449,8 @@ fn a_file_of_another_content_is_kept_and_nothing_is_written() {
     let files = translate("payments.script", EXAMPLE).files;
     std::fs::create_dir(folder.path().join("sinks")).unwrap();
     std::fs::write(folder.path().join("sinks/transaction_features.sql"), "-- mine\n").unwrap();
+    let mine = folder.path().join("sinks/transaction_features.sql");
+    assert_eq!(differing(folder.path(), &files).unwrap(), [mine]);
     let error = write(folder.path(), &files).unwrap_err();
     assert!(error.message().contains("nothing was written"), "{error}");
     assert!(!folder.path().join("streams").exists());

@@ -183,6 +183,7 @@ impl Translator<'_> {
                 for argument in arguments {
                     values.push(self.over_event(operand(argument)?)?);
                 }
+                self.check_operands(name, arguments, self.event_type)?;
                 function(name, &values)
             }
             Expression::Call(name, arguments) if name == "FLAT_COUNT_DISTINCT" => self.linked(arguments),
@@ -199,12 +200,44 @@ impl Translator<'_> {
                 for argument in arguments {
                     values.push(self.over_fields(operand(argument)?, event_type, alias)?);
                 }
+                self.check_operands(name, arguments, event_type)?;
                 function(name, &values)
             }
             Expression::Call(name, _) => Err(format!(
                 "{name} is an operand that depends on other events, and has no exact form here: a view cannot read another view's row"
             )),
             plain => self.plain(plain, event_type, alias),
+        }
+    }
+
+    /// Refuses operands that are no numbers, where a function computes with DOUBLE.
+    fn check_operands(&self, function: &str, arguments: &[Argument], event_type: &str) -> Result<(), String> {
+        if !["F_DIVIDE", "F_POW", "F_EXP", "F_LOG", "F_SQRT"].contains(&function) {
+            return Ok(());
+        }
+        arguments.iter().try_for_each(|argument| self.check_number(function, operand(argument)?, event_type))
+    }
+
+    /// Refuses what is no number, but can be converted to one: a time would be its microseconds.
+    fn check_number(&self, of: &str, expression: &Expression, event_type: &str) -> Result<(), String> {
+        let refused = |found: String| Err(format!("{of} takes numbers, found {found}: expected a field whose --type is a number"));
+        match expression {
+            Expression::Name(name) if is_boolean(name) => refused(format!("`{name}`")),
+            Expression::Name(name) => match self.field(event_type, name)?.sql_type.as_str() {
+                "INT" | "BIGINT" | "DOUBLE" => Ok(()),
+                decimal if decimal.starts_with("DECIMAL") => Ok(()),
+                other => refused(format!("the field `{name}`, which is {other}")),
+            },
+            Expression::Number(_) => Ok(()),
+            Expression::Text(text) => refused(quoted(text)),
+            Expression::Call(name, arguments) if name.starts_with("F_") => {
+                arguments.iter().try_for_each(|argument| self.check_number(of, operand(argument)?, event_type))
+            }
+            Expression::Call(name, arguments) if matches!(name.as_str(), "MAX" | "MIN") => {
+                let Measured { event_type, target, .. } = measured(name, arguments)?;
+                self.check_number(of, &target.expression, event_type)
+            }
+            Expression::Call(..) => Ok(()),
         }
     }
 
@@ -250,6 +283,9 @@ impl Translator<'_> {
                 return Err(format!("the target of {operator} is what is measured, and cannot have a value"));
             }
             let value = self.over_fields(&target.expression, event_type, "")?;
+            if operator == "VARIANCE" {
+                self.check_number(operator, &target.expression, event_type)?;
+            }
             let label = match &target.expression {
                 Expression::Name(name) => format!("{}_{name}", operator.to_ascii_lowercase()),
                 _ => operator.to_ascii_lowercase(),

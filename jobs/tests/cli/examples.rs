@@ -318,6 +318,17 @@ fn a_backtest_by_the_wall_clock_warns_of_events_from_old_files(project: &Project
     }
 }
 
+#[test]
+fn the_check_of_a_script_names_the_files_that_would_block_the_write() {
+    let project = Project::from_example("features-script");
+    std::fs::create_dir(project.path().join("sinks")).unwrap();
+    std::fs::write(project.path().join("sinks/transaction_features.sql"), "-- mine\n").unwrap();
+    let checked = project.run(&["features", "payments.script", "--check"]);
+    assert_success(&checked);
+    let checked = text(&checked.stdout);
+    assert!(checked.contains("sinks/transaction_features.sql exists with different content\nnothing would be written: "), "{checked}");
+}
+
 /// Every operator of the language, over a handful of events, against values computed by hand in plain Rust.
 #[test]
 fn a_script_of_features_runs_and_its_features_are_those_of_a_naive_computation() {
