@@ -94,7 +94,7 @@ fn script_line(text: &str, line: usize) -> usize {
 }
 
 /// Returns the paths at which the folder has a file of another content.
-pub fn differing(folder: &Path, files: &[File]) -> Result<Vec<PathBuf>> {
+pub(crate) fn differing(folder: &Path, files: &[File]) -> Result<Vec<PathBuf>> {
     let mut differing = Vec::new();
     for file in files {
         let path = folder.join(&file.path);

@@ -64,7 +64,7 @@ pub struct VerdictExample {
 
 impl VerdictDifference {
     /// The verdicts of the live and of the changed definition, in the order of the cells and each once.
-    pub fn verdicts(&self) -> (Vec<&str>, Vec<&str>) {
+    pub(crate) fn verdicts(&self) -> (Vec<&str>, Vec<&str>) {
         let are_numbers = are_numbers(self.cells.iter().flat_map(|cell| [&*cell.live, &*cell.changed]));
         let in_order = |verdict: fn(&Cell) -> &str| {
             let found: BTreeSet<&str> = self.cells.iter().map(verdict).collect();

@@ -152,10 +152,10 @@ fn compared(difference: &VerdictDifference, rows: u64) -> String {
     } else {
         let matrix = |value: &dyn Fn(Option<&Cell>) -> String| matrix(cells, &live, &changed, value);
         parts.push(format!("{decided} (rows: live, columns: changed)"));
-        parts.push(matrix(&|cell| cell.map_or(0, |cell| cell.events).to_string()));
+        parts.push(matrix(&|cell: Option<&Cell>| cell.map_or(0, |cell| cell.events).to_string()));
         if let Some(amount) = amount {
             parts.push(format!("sum of {amount}:"));
-            parts.push(matrix(&|cell| cell.map_or_else(|| "0".to_owned(), sum)));
+            parts.push(matrix(&|cell: Option<&Cell>| cell.map_or_else(|| "0".to_owned(), sum)));
         }
     }
     if !examples.is_empty() {
