@@ -138,8 +138,8 @@ fn loaded_sink(state: &CatalogState, registry: &Registry, name: &str) -> Result<
     sink.ok_or_else(|| Error::internal("a live sink is not loaded"))
 }
 
-/// Sets values among those of the live and of the changed definition. The latter has all parameters: those of the edited
-/// file alone have no live value. A version of a value that was never set is 0.
+/// Sets values among those of the live and of the changed definition. The latter has all parameters: those of the
+/// edited file alone have no live value. A version of a value that was never set is 0.
 fn set_values(values: &[(String, String)], live: &mut Parameters, changed: &mut Parameters, mistakes: &mut Mistakes) -> Result<()> {
     for (name, value) in values {
         if live.get(name).is_ok() && mistakes.noted(live.set(name, value, 0))?.is_none() {

@@ -320,7 +320,8 @@ fn change_text(text: &mut String, change: &apply::Change, prune: bool) {
     }
 }
 
-/// Writes what becomes of a parameter's value, with its version as records name it: the definition has versions of its own.
+/// Writes what becomes of a parameter's value, with its version as records name it: the definition has versions of its
+/// own.
 fn value_text(text: &mut String, change: &apply::Change, value: &ValueChange) {
     let ValueChange { initial, before, after, version: value_version, .. } = value;
     let in_records = format!("{}@{value_version}", change.name);

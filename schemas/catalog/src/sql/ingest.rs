@@ -4,8 +4,8 @@ use super::session::{Row, Session, values};
 use crate::IngestRecord;
 use types::Result;
 
-/// The records of a stream whose fingerprint is `$2`, or begins so and goes on with `-`. They are a range of the primary
-/// key in every collation: `-` comes before `z`, or is ignored before letters that do.
+/// The records of a stream whose fingerprint is `$2`, or begins so and goes on with `-`. They are a range of the
+/// primary key in every collation: `-` comes before `z`, or is ignored before letters that do.
 pub(super) const BEGINNING: &str = "SELECT stream, fingerprint, records_done, updated_at FROM ingest
     WHERE stream = $1 AND fingerprint >= $2 AND fingerprint < $2 || 'z' AND substr(fingerprint, 1, length($2)) = $2";
 
