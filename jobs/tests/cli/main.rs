@@ -234,7 +234,7 @@ fn a_storage_that_takes_connections_and_is_silent_is_warned_of_at_the_start() {
     let _up = Up { child, url: String::new(), _stdout: BufReader::new(stdout) };
     let (send, lines) = mpsc::channel();
     std::thread::spawn(move || BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|line| send.send(line)));
-    let warned = "the object storage does not answer: HEAD has no answer after 1.5s; trying again";
+    let warned = "the object storage does not answer: GET has no answer after 1.5s; trying again";
     let mut log: Vec<String> = Vec::new();
     loop {
         let line = lines.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("no warning: {log:#?}"));
