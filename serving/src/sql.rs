@@ -44,6 +44,7 @@ mod equality;
 mod events;
 mod exists;
 mod fetch_clause;
+mod function_names;
 mod joined;
 mod keyed;
 mod light;

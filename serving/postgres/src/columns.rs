@@ -159,12 +159,11 @@ fn kind_of(data_type: &DataType) -> Kind {
         DataType::Boolean => Kind::Bool,
         DataType::Int8 | DataType::Int16 | DataType::UInt8 => Kind::Int2,
         DataType::Int32 | DataType::UInt16 => Kind::Int4,
-        DataType::Int64 | DataType::UInt32 => Kind::Int8,
+        // A count of rows or items is unsigned to DataFusion.
+        DataType::Int64 | DataType::UInt32 | DataType::UInt64 => Kind::Int8,
         DataType::Float16 | DataType::Float32 => Kind::Float4,
         DataType::Float64 => Kind::Float8,
-        DataType::UInt64 | DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..) | DataType::Decimal256(..) => {
-            Kind::Numeric
-        }
+        DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..) | DataType::Decimal256(..) => Kind::Numeric,
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => Kind::Bytes,
         DataType::Date32 | DataType::Date64 => Kind::Date,
         DataType::Time32(_) | DataType::Time64(_) => Kind::Time,
@@ -237,7 +236,7 @@ mod tests {
         for (data_type, expected) in [
             (DataType::Utf8, Type::TEXT),
             (DataType::Int64, Type::INT8),
-            (DataType::UInt64, Type::NUMERIC),
+            (DataType::UInt64, Type::INT8),
             (DataType::Decimal256(60, 2), Type::NUMERIC),
             (types::sql_types::timestamp_type(), Type::TIMESTAMPTZ),
             (list(DataType::Int64), Type::INT8_ARRAY),

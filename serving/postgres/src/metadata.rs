@@ -146,6 +146,7 @@ impl Metadata {
         let statements = self.0.parser.parse(sql).map_err(|error| Error::from(DataFusionError::SQL(Box::new(error), None)))?;
         let [mut statement] =
             <[_; 1]>::try_from(statements).map_err(|_| Error::input("no query: expected one SELECT").with_reason(Reason::NotOneQuery))?;
+        spellings::with_names_of_keywords(&mut statement, sql);
         spellings::without_absent(&mut statement);
         spellings::with_type_names(&mut statement);
         spellings::with_visible_tables(&mut statement, &session_functions::schemas(&values, true));

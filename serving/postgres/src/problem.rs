@@ -42,6 +42,7 @@ pub(crate) const TOO_MANY_CONNECTIONS: &str = "53300";
 pub(crate) const SHUTTING_DOWN: &str = "57P01";
 pub(crate) const UNDEFINED_STATEMENT: &str = "26000";
 pub(crate) const UNDEFINED_PORTAL: &str = "34000";
+pub(crate) const UNDEFINED_SAVEPOINT: &str = "3B001";
 pub(crate) const DUPLICATE_STATEMENT: &str = "42P05";
 pub(crate) const INVALID_TEXT: &str = "22P02";
 pub(crate) const INVALID_BINARY: &str = "22P03";

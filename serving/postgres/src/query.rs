@@ -213,6 +213,8 @@ const FUNCTIONS: [&str; 15] = [
 ];
 /// The same without parentheses.
 const KEYWORDS: [&str; 5] = ["current_user", "session_user", "current_catalog", "current_role", "current_schema"];
+/// Another one, where a statement reads no table: in those, it may be the name of a column.
+const USER: &str = "user";
 
 /// Types of what the catalog has, whose values are its OIDs.
 const TYPES: [&str; 5] = ["oid", "regclass", "regtype", "regproc", "regnamespace"];
@@ -233,7 +235,8 @@ pub(crate) fn is_metadata(sql: &str, read_view: &ReadView) -> bool {
 /// False for a text that has none of the catalog's names, however it is cut into words: most texts of applications.
 pub(crate) fn may_name_the_catalog(sql: &str) -> bool {
     let sql = sql.to_lowercase();
-    ["pg_", "information_schema"].iter().chain(&FUNCTIONS).chain(&KEYWORDS).chain(&TYPES).any(|name| sql.contains(name))
+    let is_user = || sql.contains(USER) && !sql.contains("from");
+    ["pg_", "information_schema"].iter().chain(&FUNCTIONS).chain(&KEYWORDS).chain(&TYPES).any(|name| sql.contains(name)) || is_user()
 }
 
 /// Whether the tokens after `CAST(` end with `AS` and a type of the catalog, or an array of it.
@@ -263,6 +266,9 @@ fn names_the_catalog(sql: &str, is_ours: impl Fn(&str) -> bool, has_column: impl
     let names = tokens.iter().filter_map(|token| if let Token::Word(word) = token { Some(identifier(word)) } else { None });
     let tables: Vec<String> = names.filter(|name| is_ours(name)).collect();
     let is_column = |name: &str| tables.iter().any(|table| has_column(table, name));
+    let is_keyword = |token: &Token, keyword: &str| matches!(token, Token::Word(word) if word.value.eq_ignore_ascii_case(keyword));
+    let reads_tables = tokens.iter().any(|token| is_keyword(token, "from"));
+    let is_user = |index: usize, name: &str| name == USER && !reads_tables && index > 0 && !is_keyword(&tokens[index - 1], "as");
     tokens.iter().enumerate().any(|(index, token)| {
         let Token::Word(word) = token else { return false };
         let name = word.value.to_lowercase();
@@ -273,7 +279,7 @@ fn names_the_catalog(sql: &str, is_ours: impl Fn(&str) -> bool, has_column: impl
             _ if index > 0 && tokens[index - 1] == Token::DoubleColon && TYPES.contains(&name.as_str()) => true,
             // Beside a table of ours, another such word is the name of a column.
             next if name.starts_with("pg_") => tables.is_empty() || next == Some(&Token::LParen) || is_catalog_name(&name),
-            _ => word.quote_style.is_none() && KEYWORDS.contains(&name.as_str()),
+            _ => word.quote_style.is_none() && (KEYWORDS.contains(&name.as_str()) || is_user(index, &name)),
         };
         is_of_catalog && !is_ours(&identifier(word)) && !is_column(&identifier(word))
     })
@@ -320,6 +326,7 @@ mod tests {
             "SELECT table_name FROM information_schema.tables",
             "SELECT version()",
             "SELECT current_user, current_schema ()",
+            "SELECT 1, User",
             "SELECT CAST('x' AS pg_catalog.text)",
             "SELECT 'per_device' :: regclass",
             "SELECT $1::oid, '{23}'::oid[]",
@@ -340,6 +347,8 @@ mod tests {
             "SELECT sum(p.pg_fee) FROM payments p WHERE PG_FEE > 0",
             "SELECT pg_fee, p.pg_fees AS pg_all FROM payments p",
             "SELECT \"current_user\" FROM v",
+            "SELECT user FROM system.tokens",
+            "SELECT 1 AS user, \"user\"",
             "SELECT regclass, oid FROM v",
             "SELECT CAST(a AS INT), (SELECT a AS oid) FROM v",
             "SELECT 1",

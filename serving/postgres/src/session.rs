@@ -9,7 +9,7 @@ use pgwire::messages::response::TransactionStatus;
 use serving::{ReadView, SearchPath, parse_as_of};
 use types::tiles::Micros;
 
-use crate::problem::{CONFIGURATION_LIMIT, INVALID_PARAMETER_VALUE, NOT_SUPPORTED, SqlProblem, UNDEFINED_OBJECT};
+use crate::problem::{CONFIGURATION_LIMIT, INVALID_PARAMETER_VALUE, NOT_SUPPORTED, SqlProblem, UNDEFINED_OBJECT, UNDEFINED_SAVEPOINT};
 use crate::rows::Zone;
 use crate::{SERVER_VERSION, names};
 
@@ -25,6 +25,8 @@ const SAVEPOINT_NAME_CHARS: usize = 63;
 const MAX_SAVED_BYTES: usize = 16 << 20;
 
 pub(crate) const SEARCH_PATH: &str = "search_path";
+/// The setting that is the name of the client's user.
+const SESSION_USER: &str = "session_authorization";
 /// The schemas where tables are found by their names alone. No user has one of its own, as `"$user"` would be.
 const SEARCHED_SCHEMAS: [&str; 3] = ["public", "system", "pg_catalog"];
 const INFORMATION_SCHEMA: &str = "information_schema";
@@ -100,7 +102,7 @@ const KNOWN: [Known; 45] = [
     known("server_encoding", "server_encoding", "UTF8", true, Check::Fixed),
     known("server_version", "server_version", SERVER_VERSION, true, Check::Fixed),
     known("server_version_num", "server_version_num", "150000", false, Check::Fixed),
-    known("session_authorization", "session_authorization", "", true, Check::Any),
+    known(SESSION_USER, SESSION_USER, "", true, Check::Any),
     known("standard_conforming_strings", "standard_conforming_strings", "on", true, Check::OneOf(ON)),
     known("statement_timeout", "statement_timeout", "0", false, Check::Duration),
     known("synchronize_seqscans", "synchronize_seqscans", "on", false, Check::Any),
@@ -146,7 +148,7 @@ pub(crate) struct AskedSettings(Arc<Mutex<AskedSoFar>>);
 #[derive(Debug, Default)]
 struct AskedSoFar {
     settings: Vec<AskedSetting>,
-    /// The first that cannot be set.
+    /// The first that cannot be set, or is not known.
     problem: Option<SqlProblem>,
 }
 
@@ -165,6 +167,8 @@ struct Transaction {
     /// What its first query read: all of them read it.
     read_view: Option<ReadView>,
     savepoints: VecDeque<Savepoint>,
+    /// Whether there were more: the oldest are forgotten, and no name is known to be wrong then.
+    forgot_savepoints: bool,
 }
 
 #[derive(Debug)]
@@ -191,9 +195,20 @@ impl Transaction {
         saved.iter().map(|settings| settings.bytes).sum()
     }
 
-    /// The place of the latest savepoint of this name.
-    fn savepoint(&self, name: &str) -> Option<usize> {
-        self.savepoints.iter().rposition(|savepoint| savepoint.name.chars().eq(name.chars().take(SAVEPOINT_NAME_CHARS)))
+    /// The place of the latest savepoint of this name; `None` for one that may be among those that were forgotten.
+    ///
+    /// Errors: there was no savepoint of this name.
+    fn savepoint(&self, name: &str) -> Result<Option<usize>, SqlProblem> {
+        let place = self.savepoints.iter().rposition(|savepoint| savepoint.name.chars().eq(name.chars().take(SAVEPOINT_NAME_CHARS)));
+        match place {
+            None if !self.forgot_savepoints => Err(SqlProblem::new(UNDEFINED_SAVEPOINT, format!("savepoint \"{name}\" does not exist"))),
+            place => Ok(place),
+        }
+    }
+
+    fn forget_oldest_savepoint(&mut self) {
+        self.savepoints.pop_front();
+        self.forgot_savepoints = true;
     }
 }
 
@@ -201,7 +216,7 @@ impl ClientSession {
     /// The session of a client that connected with these parameters. What it does not know is left out.
     pub(crate) fn begin(user: &str, parameters: &[(String, String)]) -> Result<ClientSession, SqlProblem> {
         let mut session = ClientSession::default();
-        session.current.insert("session_authorization".into(), user.to_owned());
+        session.current.insert(SESSION_USER.into(), user.to_owned());
         for (name, value) in parameters {
             let name = name.to_lowercase();
             if is_known(&name) {
@@ -349,7 +364,13 @@ impl ClientSession {
         if self.transaction.is_some() {
             return false;
         }
-        self.transaction = Some(Transaction { failed: false, before: self.lasting.clone(), read_view: None, savepoints: VecDeque::new() });
+        self.transaction = Some(Transaction {
+            failed: false,
+            before: self.lasting.clone(),
+            read_view: None,
+            savepoints: VecDeque::new(),
+            forgot_savepoints: false,
+        });
         true
     }
 
@@ -369,7 +390,7 @@ impl ClientSession {
     pub(crate) fn set_savepoint(&mut self, name: &str, portals_made: u64) {
         let Some(transaction) = &mut self.transaction else { return };
         if transaction.savepoints.len() == MAX_SAVEPOINTS {
-            transaction.savepoints.pop_front();
+            transaction.forget_oldest_savepoint();
         }
         let name = name.chars().take(SAVEPOINT_NAME_CHARS).collect();
         let last = transaction.savepoints.back().map(|savepoint| &savepoint.settings).filter(|settings| settings.changes == self.changes);
@@ -381,25 +402,30 @@ impl ClientSession {
         transaction.savepoints.push_back(Savepoint { name, portals_made, settings });
         if !is_known {
             while transaction.savepoints.len() > 1 && transaction.saved_bytes() > MAX_SAVED_BYTES {
-                transaction.savepoints.pop_front();
+                transaction.forget_oldest_savepoint();
             }
         }
     }
 
-    pub(crate) fn release_savepoint(&mut self, name: &str) {
-        let Some(transaction) = &mut self.transaction else { return };
-        if let Some(place) = transaction.savepoint(name) {
+    /// Errors: the transaction has no savepoint of this name.
+    pub(crate) fn release_savepoint(&mut self, name: &str) -> Result<(), SqlProblem> {
+        let Some(transaction) = &mut self.transaction else { return Ok(()) };
+        if let Some(place) = transaction.savepoint(name)? {
             transaction.savepoints.truncate(place);
         }
+        Ok(())
     }
 
     /// A failed transaction goes on from its savepoint, with the settings that it had there: nothing that it read has to
-    /// be undone. Returns how many portals the connection had made when it was set: any number, for one that is not
-    /// known. `None` without a transaction.
-    pub(crate) fn go_on_from_savepoint(&mut self, name: &str) -> Option<u64> {
-        let transaction = self.transaction.as_mut()?;
+    /// be undone. Returns how many portals the connection had made when it was set: any number, for one that was
+    /// forgotten. `None` without a transaction.
+    ///
+    /// Errors: the transaction has no savepoint of this name.
+    pub(crate) fn go_on_from_savepoint(&mut self, name: &str) -> Result<Option<u64>, SqlProblem> {
+        let Some(transaction) = &mut self.transaction else { return Ok(None) };
+        let place = transaction.savepoint(name)?;
         transaction.failed = false;
-        let Some(place) = transaction.savepoint(name) else { return Some(u64::MAX) };
+        let Some(place) = place else { return Ok(Some(u64::MAX)) };
         transaction.savepoints.truncate(place + 1);
         let Savepoint { portals_made, settings, .. } = &transaction.savepoints[place];
         let (portals_made, settings) = (*portals_made, settings.clone());
@@ -408,7 +434,7 @@ impl ClientSession {
             self.lasting.clone_from(&settings.lasting);
             self.note_change();
         }
-        Some(portals_made)
+        Ok(Some(portals_made))
     }
 
     pub(crate) fn fail(&mut self) {
@@ -449,6 +475,11 @@ impl SessionValues {
         value_of(&self.current, name)
     }
 
+    /// Who logged in.
+    pub(crate) fn user(&self) -> String {
+        self.default_of(SESSION_USER).unwrap_or_default()
+    }
+
     /// What RESET would make of it.
     fn default_of(&self, name: &str) -> Option<String> {
         value_of(&self.defaults, name)
@@ -487,7 +518,12 @@ impl AskedSettings {
         }
     }
 
-    /// Fails with the first that cannot be set.
+    /// Notes that a query asks for a setting that is not known.
+    pub(crate) fn note_unknown(&self, name: &str) {
+        self.lock().problem.get_or_insert_with(|| unknown(&name.to_lowercase()));
+    }
+
+    /// Fails with the first that cannot be set, or is not known.
     pub(crate) fn check(&self) -> Result<(), SqlProblem> {
         match &self.lock().problem {
             Some(problem) => Err(problem.clone()),

@@ -22,8 +22,8 @@ use super::like_escape::like_pattern;
 use super::search_path::SearchPath;
 use super::statement::ParsedQuery;
 use super::{
-    QueryText, SessionSettings, TableReader, cast_names, casts, column_names, fetch_clause, params, rights, series, statement, tables,
-    wildcards,
+    QueryText, SessionSettings, TableReader, cast_names, casts, column_names, fetch_clause, function_names, params, rights, series,
+    statement, tables, wildcards,
 };
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
@@ -57,6 +57,7 @@ pub(super) struct PlanRequest<'a> {
 /// Parses the text of a query, whose tables are those that the search path finds.
 pub(super) fn read(sql: &str, search_path: SearchPath, read_view: &ReadView) -> Result<ParsedQuery> {
     let mut asked = statement::read(sql)?;
+    function_names::rewrite(&mut asked.statement)?;
     search_path.name_system_schema(&mut asked.statement, |table| tables::is_table(read_view, table));
     Ok(asked)
 }

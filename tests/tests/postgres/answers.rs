@@ -68,6 +68,25 @@ async fn values_of_every_type_are_the_same_in_text_and_binary() {
     server.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn positions_and_numbers_of_items_are_integers() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    let sql = "SELECT n, n + 1 AS next, rank, items FROM (
+            SELECT row_number() OVER (ORDER BY id) AS n, rank() OVER (ORDER BY id) - 1 AS rank, cardinality(tags) AS items FROM events
+        ) AS numbered WHERE n <= $1";
+    let statement = client.prepare(sql).await.unwrap();
+    assert_eq!(statement.params(), [Type::INT8]);
+    assert!(statement.columns().iter().all(|column| *column.type_() == Type::INT8), "{:?}", statement.columns());
+    let row = client.query_one(&statement, &[&1_i64]).await.unwrap();
+    assert_eq!([0, 1, 2, 3].map(|column| row.get::<_, i64>(column)), [1, 2, 0, 3]);
+    let row = client.query_one("SELECT arrow_cast(2, 'UInt64') AS two", &[]).await.unwrap();
+    assert_eq!(row.get::<_, i64>(0), 2);
+    let error = client.simple_query("SELECT arrow_cast('9223372036854775808', 'UInt64')").await.unwrap_err();
+    assert_eq!(error_of(&error).0, "22003");
+    server.stop().await;
+}
+
 /// What PostgreSQL has no type for.
 #[tokio::test(flavor = "multi_thread")]
 async fn structs_maps_and_lists_of_lists_are_json_in_text_and_binary() {

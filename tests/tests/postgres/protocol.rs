@@ -189,6 +189,10 @@ async fn a_cursor_ends_with_the_savepoint_after_which_it_was_declared() {
     assert_eq!(failed("FETCH inner").await, "34000");
     client.batch_execute("ROLLBACK TO s; DECLARE inner CURSOR FOR SELECT 'x'; RELEASE SAVEPOINT s").await.unwrap();
     assert_eq!(fetched("FETCH inner; FETCH outer").await, "x 2");
+    client.batch_execute("ROLLBACK; BEGIN; SAVEPOINT s; RELEASE s").await.unwrap();
+    for released in ["RELEASE s", "ROLLBACK TO s"] {
+        assert_eq!(failed(released).await, "3B001", "{released}");
+    }
     server.stop().await;
 }
 

@@ -53,6 +53,7 @@ async fn a_token_reads_what_it_was_granted_and_nothing_else() {
         assert_eq!(error_of(&refused).0, "28P01", "{user}");
     }
     let client = log_in(&server, "all", &all.0).await.unwrap();
+    assert_eq!(one(&client, "SELECT current_user").await, "all");
     assert_eq!(one(&client, "SELECT sum(n) FROM per_device").await, "2");
     assert_eq!(one(&client, "SELECT count(*) FROM events").await, "2");
 

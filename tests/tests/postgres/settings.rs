@@ -127,6 +127,30 @@ async fn what_says_the_search_path_agrees_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_user_is_the_one_that_logged_in() {
+    let server = server().await;
+    let client = server.connect().await;
+    client.batch_execute("SET session_authorization = 'ben'").await.unwrap();
+    let row = client.query_one("SELECT current_user, session_user, user, current_role AS role", &[]).await.unwrap();
+    let names: Vec<&str> = row.columns().iter().map(|column| column.name()).collect();
+    assert_eq!(names, ["current_user", "session_user", "user", "role"]);
+    assert_eq!([0, 1, 2, 3].map(|column| row.get::<_, &str>(column)), ["ann"; 4]);
+    assert_eq!(one(&client, "SELECT user").await, "ann");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_setting_that_is_not_known_is_null_only_where_that_is_asked_for() {
+    let server = server().await;
+    let client = server.connect().await;
+    for unknown in ["current_setting('nonsense')", "current_setting('my.own')", "current_setting('nonsense', false)"] {
+        assert_eq!(state(&client, &format!("SELECT {unknown}")).await, "42704", "{unknown}");
+    }
+    assert_eq!(texts(&client, "SELECT current_setting('nonsense', true)").await.concat(), [None::<String>]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cursor_keeps_the_search_path_that_it_was_declared_with() {
     let server = server().await;
     let client = server.connect().await;

@@ -41,7 +41,7 @@ impl Connection {
                 "SAVEPOINT"
             }
             Command::Release { savepoint } => {
-                self.session.release_savepoint(savepoint);
+                self.session.release_savepoint(savepoint)?;
                 "RELEASE"
             }
             Command::RollbackTo { savepoint } => self.roll_back_to(savepoint)?,
@@ -78,7 +78,7 @@ impl Connection {
 
     /// Portals and cursors that were made since the savepoint end.
     fn roll_back_to(&mut self, savepoint: &str) -> Answered<&'static str> {
-        let Some(made_before) = self.session.go_on_from_savepoint(savepoint) else {
+        let Some(made_before) = self.session.go_on_from_savepoint(savepoint)? else {
             return Err(SqlProblem::new("25P01", "ROLLBACK TO SAVEPOINT can only be used in transaction blocks").into());
         };
         self.portals.retain(|_, portal| portal.number < made_before);

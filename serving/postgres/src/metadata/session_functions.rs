@@ -1,8 +1,8 @@
-//! The functions whose value is that of a client's session, and `set_config`, which changes it: each query has its own.
+//! The functions whose value is that of a client's session, such as its user, and `set_config`, which changes it: each query has its own.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, StringArray};
+use arrow::array::{Array, BooleanArray, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::cast::{as_boolean_array, as_string_array};
@@ -23,8 +23,11 @@ pub(super) fn register(state: &mut SessionState, values: &Arc<SessionValues>, se
         ("current_setting", AskedValue::Setting, Signature::variadic_any(Volatility::Stable)),
         ("current_schema", AskedValue::Schema, Signature::nullary(Volatility::Immutable)),
         ("current_schemas", AskedValue::Schemas, Signature::exact(vec![DataType::Boolean], Volatility::Immutable)),
+        // The parser makes one of `current_user` too.
+        ("session_user", AskedValue::User, Signature::nullary(Volatility::Immutable)),
+        ("user", AskedValue::User, Signature::nullary(Volatility::Immutable)),
     ] {
-        let function = SessionFunction { name, signature, asked, values: values.clone() };
+        let function = SessionFunction { name, signature, asked, values: values.clone(), settings: settings.clone() };
         state.register_udf(Arc::new(ScalarUDF::new_from_shared_impl(Arc::new(function))))?;
     }
     Ok(())
@@ -36,6 +39,7 @@ struct SessionFunction {
     signature: Signature,
     asked: AskedValue,
     values: Arc<SessionValues>,
+    settings: AskedSettings,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,6 +47,7 @@ enum AskedValue {
     Setting,
     Schema,
     Schemas,
+    User,
 }
 
 impl ScalarUDFImpl for SessionFunction {
@@ -56,7 +61,7 @@ impl ScalarUDFImpl for SessionFunction {
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(match self.asked {
-            AskedValue::Setting | AskedValue::Schema => DataType::Utf8,
+            AskedValue::Setting | AskedValue::Schema | AskedValue::User => DataType::Utf8,
             AskedValue::Schemas => DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true))),
         })
     }
@@ -66,10 +71,19 @@ impl ScalarUDFImpl for SessionFunction {
             AskedValue::Setting => {
                 let Some(name) = args.args.first() else { return exec_err!("current_setting: expected the name of a setting") };
                 let names = cast(&name.to_array(args.number_rows)?, &DataType::Utf8)?;
-                let values = as_string_array(&names)?.iter().map(|name| self.values.setting(name?));
+                let may_lack = truths(args.args.get(1), args.number_rows)?;
+                let values = as_string_array(&names)?.iter().zip(&may_lack).map(|(name, may_lack)| {
+                    let name = name?;
+                    let value = self.values.setting(name);
+                    if value.is_none() && may_lack != Some(true) {
+                        self.settings.note_unknown(name);
+                    }
+                    value
+                });
                 Ok(ColumnarValue::Array(Arc::new(values.collect::<StringArray>())))
             }
             AskedValue::Schema => Ok(ColumnarValue::Scalar(ScalarValue::Utf8(self.values.schemas().into_iter().next()))),
+            AskedValue::User => Ok(ColumnarValue::Scalar(ScalarValue::Utf8(Some(self.values.user())))),
             AskedValue::Schemas => {
                 let [ColumnarValue::Scalar(ScalarValue::Boolean(with_implicit))] = args.args.as_slice() else {
                     return exec_err!("current_schemas: expected true or false");
@@ -80,6 +94,13 @@ impl ScalarUDFImpl for SessionFunction {
             }
         }
     }
+}
+
+/// The values of an argument; false for one that is not there.
+fn truths(argument: Option<&ColumnarValue>, rows: usize) -> Result<BooleanArray> {
+    let Some(argument) = argument else { return Ok(BooleanArray::from(vec![false; rows])) };
+    let values = cast(&argument.to_array(rows)?, &DataType::Boolean)?;
+    Ok(as_boolean_array(&values)?.clone())
 }
 
 /// `set_config(name, value, is_local)`.

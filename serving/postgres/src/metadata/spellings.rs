@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Select, SelectItem, SetExpr, Statement,
-    VisitorMut,
+    ArrayElemTypeDef, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Select, SelectItem, SetExpr,
+    Statement, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -23,7 +23,7 @@ const OID: &str = "oid";
 const SEARCHED: &str = "searched";
 
 /// What is asked, as tokens, and what is asked instead. Spaces, line ends and the case of words do not count.
-const SPELLINGS: [(&str, &str); 15] = [
+const SPELLINGS: [(&str, &str); 16] = [
     // Drivers ask whether a type can be sent: functions are there by their names, and one that is none is `-`.
     ("typreceive != 0", "typreceive <> '-'"),
     ("typsend != 0", "typsend <> '-'"),
@@ -32,6 +32,7 @@ const SPELLINGS: [(&str, &str); 15] = [
     ("FROM pg_show_all_settings()", "FROM pg_catalog.pg_settings"),
     // The type of names.
     ("::name", "::text"),
+    ("current_role", "current_user"),
     // JDBC: whether a type is an array, by its function.
     ("typinput='pg_catalog.array_in'::regproc", "typinput='array_in'"),
     // psql's \du: which roles a role is a member of. There are no members.
@@ -175,6 +176,26 @@ fn is_cast_to_oid(expr: &Expr) -> bool {
 fn is_type(data_type: &DataType, name: &str) -> bool {
     let written = data_type.to_string().to_lowercase();
     written.strip_prefix("pg_catalog.").unwrap_or(&written) == name
+}
+
+/// Gives the columns of a SELECT that are calls without parentheses the names that they have in its text: the parser
+/// makes `session_user` of `current_user`.
+pub(super) fn with_names_of_keywords(statement: &mut Statement, sql: &str) {
+    let written = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap_or_default();
+    let (Statement::Query(query), [Statement::Query(written)]) = (statement, written.as_slice()) else { return };
+    let (SetExpr::Select(select), SetExpr::Select(written)) = (&mut *query.body, &*written.body) else { return };
+    if select.projection.len() != written.projection.len() {
+        return;
+    }
+    for (item, written) in select.projection.iter_mut().zip(&written.projection) {
+        if let SelectItem::UnnamedExpr(expr) = item
+            && let SelectItem::UnnamedExpr(Expr::Function(call)) = written
+            && matches!(call.args, FunctionArguments::None)
+        {
+            let alias = Ident::with_quote('"', call.name.to_string().to_lowercase());
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+        }
+    }
 }
 
 /// What the parser makes of `'int4'::regtype`.
@@ -350,6 +371,8 @@ fn is_same(a: &Token, b: &Token) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
+
     use super::*;
 
     #[test]
@@ -428,6 +451,16 @@ mod tests {
         with_types_of_settings(&mut statements[0]).unwrap();
         let expected = "SELECT set_config(CAST('a' AS TEXT), CAST($1 AS TEXT), CAST(b.c AS BOOLEAN)), \
             set_config(CAST($2::TEXT AS TEXT), CAST('it''s' AS TEXT), CAST('f' AS BOOLEAN)) FROM b WHERE abs($3) > 0";
+        assert_eq!(statements[0].to_string(), expected);
+    }
+
+    #[test]
+    fn the_columns_of_keywords_have_their_names() {
+        let sql = "SELECT current_user, session_user, USER, current_user AS a, version() FROM t";
+        let mut statements = PostgresCompatibilityParser::new().parse(sql).unwrap();
+        with_names_of_keywords(&mut statements[0], sql);
+        let expected = "SELECT session_user AS \"current_user\", session_user AS \"session_user\", USER AS \"user\", session_user AS a, \
+            version() AS version FROM t";
         assert_eq!(statements[0].to_string(), expected);
     }
 

@@ -1,7 +1,7 @@
 //! A value in PostgreSQL's binary format of its type.
 
 use arrow::array::{ArrayRef, AsArray};
-use arrow::datatypes::{DataType, Decimal128Type, DecimalType, Float64Type, UInt64Type};
+use arrow::datatypes::{DataType, Decimal128Type, DecimalType, Float64Type};
 use bytes::{BufMut, BytesMut};
 use types::{Error, Result};
 
@@ -66,7 +66,6 @@ fn put_decimal(out: &mut BytesMut, column: &ArrayRef, row: usize) -> Result<()> 
         DataType::Decimal128(precision, scale) => {
             DecimalFormat::new(*precision, *scale).put(out, primitive::<Decimal128Type>(column, row));
         }
-        DataType::UInt64 => put_groups(out, primitive::<UInt64Type>(column, row), false, 0),
         _ => put_numeric(out, &decimal(column, row)?),
     }
     Ok(())

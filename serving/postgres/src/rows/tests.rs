@@ -79,7 +79,7 @@ fn texts_are_postgresqls() {
     assert_eq!(texts(Arc::new(Float32Array::from(vec![0.1, 3.4e38]))), ["0.1", "3.4e+38"]);
     let decimals = Decimal128Array::from(vec![123, -5, 0]).with_precision_and_scale(18, 2).unwrap();
     assert_eq!(texts(Arc::new(decimals)), ["1.23", "-0.05", "0.00"]);
-    assert_eq!(texts(Arc::new(UInt64Array::from(vec![u64::MAX]))), ["18446744073709551615"]);
+    assert_eq!(texts(Arc::new(UInt64Array::from(vec![0, i64::MAX as u64]))), ["0", "9223372036854775807"]);
     assert_eq!(texts(Arc::new(BinaryArray::from(vec![&b"\x00\xff"[..], b""]))), ["\\x00ff", "\\x"]);
     assert_eq!(texts(Arc::new(arrow::array::Date32Array::from(vec![0, 20_000, -719_163]))), ["1970-01-01", "2024-10-04", "0001-12-31 BC"]);
     assert_eq!(
@@ -96,6 +96,18 @@ fn texts_are_postgresqls() {
         ["1 year 2 mons -3 days +04:05:06.7", "00:00:00", "-1 mons +1 day -00:00:01.5"]
     );
     assert_eq!(texts(Arc::new(DurationMicrosecondArray::from(vec![90_000_000_000]))), ["25:00:00"]);
+}
+
+#[test]
+fn an_unsigned_integer_past_bigint_is_refused() {
+    let column: ArrayRef = Arc::new(UInt64Array::from(vec![1 << 63]));
+    for format in [TEXT, BINARY] {
+        let types = wire_types(&Schema::new(vec![Field::new("x", DataType::UInt64, true)]), &[]);
+        let format = RowFormat { types, formats: vec![format], zone: Zone::default() };
+        let error = format.value(&mut BytesMut::new(), 0, &column, 0).unwrap_err();
+        assert_eq!(error.message(), "a number is too large: 9223372036854775808 does not fit BIGINT; cast it to DECIMAL(20,0)");
+        assert_eq!(error.reason(), Some(types::Reason::NumberTooLarge));
+    }
 }
 
 #[test]
@@ -186,7 +198,7 @@ fn columns_of_many_types(numbers: &[Option<i64>]) -> RecordBatch {
         Arc::new(each::<_, Int16Array>(numbers, |number| number as i16)),
         Arc::new(each::<_, Int32Array>(numbers, |number| number as i32)),
         Arc::new(each::<_, Int64Array>(numbers, |number| number)),
-        Arc::new(each::<_, UInt64Array>(numbers, |number| number as u64)),
+        Arc::new(each::<_, UInt64Array>(numbers, i64::unsigned_abs)),
         Arc::new(each::<_, Float32Array>(numbers, |number| f32::from_bits(number as u32))),
         Arc::new(each::<_, Float64Array>(numbers, |number| f64::from_bits(number as u64))),
         Arc::new(decimals(numbers, 20, 2, i128::from)),

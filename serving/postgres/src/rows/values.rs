@@ -27,6 +27,10 @@ pub(super) fn integer(column: &ArrayRef, row: usize) -> Result<i64> {
         DataType::UInt8 => primitive::<UInt8Type>(column, row).into(),
         DataType::UInt16 => primitive::<UInt16Type>(column, row).into(),
         DataType::UInt32 => primitive::<UInt32Type>(column, row).into(),
+        DataType::UInt64 => {
+            let value = primitive::<UInt64Type>(column, row);
+            i64::try_from(value).map_err(|_| too_large(value))?
+        }
         _ => return Err(unexpected(column)),
     })
 }
@@ -49,7 +53,6 @@ pub(super) fn decimal(column: &ArrayRef, row: usize) -> Result<String> {
         DataType::Decimal256(precision, scale) => {
             Decimal256Type::format_decimal(primitive::<Decimal256Type>(column, row), *precision, *scale)
         }
-        DataType::UInt64 => primitive::<UInt64Type>(column, row).to_string(),
         _ => return Err(unexpected(column)),
     })
 }
@@ -148,6 +151,11 @@ pub(super) fn interval(column: &ArrayRef, row: usize) -> Result<WireInterval> {
 
 pub(super) fn out_of_range(what: &str) -> Error {
     Error::input(format!("{TIME_OUT_OF_RANGE}: PostgreSQL has no such {what}")).with_reason(Reason::TimeOutOfRange)
+}
+
+fn too_large(value: u64) -> Error {
+    Error::input(format!("a number is too large: {value} does not fit BIGINT; cast it to DECIMAL(20,0)"))
+        .with_reason(Reason::NumberTooLarge)
 }
 
 fn unexpected(column: &ArrayRef) -> Error {

@@ -69,9 +69,10 @@ proptest! {
                     saved = before.as_ref().map(|_| (lasting.clone(), local.clone()));
                 }
                 Step::GoOn => {
-                    session.go_on_from_savepoint("a");
-                    failed = false;
+                    let gone_on = session.go_on_from_savepoint("a");
+                    prop_assert_eq!(gone_on.is_err(), before.is_some() && saved.is_none());
                     if let Some(saved) = saved.clone() {
+                        failed = false;
                         (lasting, local) = saved;
                     }
                 }
@@ -88,30 +89,39 @@ proptest! {
     }
 }
 
+/// How many portals there were when the savepoint was set, or the SQLSTATE of the refusal.
+fn gone_on(session: &mut ClientSession, savepoint: &str) -> Result<Option<u64>, &'static str> {
+    session.go_on_from_savepoint(savepoint).map_err(|problem| problem.state)
+}
+
 #[test]
 fn a_savepoint_knows_how_many_portals_there_were() {
     let mut session = session();
     session.set_savepoint("a", 1);
-    assert_eq!(session.go_on_from_savepoint("a"), None, "there is no transaction");
+    assert_eq!(gone_on(&mut session, "a"), Ok(None), "there is no transaction");
     session.begin_transaction();
     for (portals_made, name) in ["a", "b", "a", "c"].into_iter().enumerate() {
         session.set_savepoint(name, portals_made as u64);
     }
-    assert_eq!(session.go_on_from_savepoint("a"), Some(2));
-    assert_eq!(session.go_on_from_savepoint("c"), Some(u64::MAX), "it ended with what is before it");
-    session.release_savepoint("a");
-    assert_eq!(session.go_on_from_savepoint("a"), Some(0));
-    assert_eq!(session.go_on_from_savepoint("a"), Some(0), "a savepoint stays");
+    assert_eq!(gone_on(&mut session, "a"), Ok(Some(2)));
+    assert_eq!(gone_on(&mut session, "c"), Err("3B001"), "it ended with what is before it");
+    session.release_savepoint("a").unwrap();
+    assert_eq!(session.release_savepoint("b").unwrap_err().state, "3B001");
+    assert_eq!(gone_on(&mut session, "a"), Ok(Some(0)));
+    assert_eq!(gone_on(&mut session, "a"), Ok(Some(0)), "a savepoint stays");
     session.end_transaction(true);
     session.begin_transaction();
-    assert_eq!(session.go_on_from_savepoint("a"), Some(u64::MAX));
+    session.fail();
+    assert_eq!(gone_on(&mut session, "a"), Err("3B001"));
+    assert!(session.has_failed());
     let long = "ü".repeat(70);
     session.set_savepoint(&long, 7);
-    assert_eq!(session.go_on_from_savepoint(&long), Some(7));
+    assert_eq!(gone_on(&mut session, &long), Ok(Some(7)));
     for _ in 0..MAX_SAVEPOINTS {
         session.set_savepoint("driver", 8);
     }
-    assert_eq!((session.go_on_from_savepoint(&long), session.go_on_from_savepoint("driver")), (Some(u64::MAX), Some(8)));
+    assert_eq!(gone_on(&mut session, &long), Ok(Some(u64::MAX)), "it was forgotten");
+    assert_eq!(gone_on(&mut session, "driver"), Ok(Some(8)));
 }
 
 #[test]
@@ -127,9 +137,9 @@ fn the_oldest_savepoints_are_forgotten_where_their_settings_are_large() {
     }
     let transaction = session.transaction.as_ref().unwrap();
     assert!(transaction.saved_bytes() <= MAX_SAVED_BYTES && transaction.savepoints.len() > 30, "{}", transaction.savepoints.len());
-    assert_eq!(session.go_on_from_savepoint("s0"), Some(u64::MAX));
+    assert_eq!(gone_on(&mut session, "s0"), Ok(Some(u64::MAX)));
     assert!(session.get("app.large").unwrap().starts_with("99x"), "it is that of the last one");
-    assert_eq!(session.go_on_from_savepoint("s98"), Some(98));
+    assert_eq!(gone_on(&mut session, "s98"), Ok(Some(98)));
     assert!(session.get("app.large").unwrap().starts_with("98x"));
 }
 
