@@ -1,13 +1,13 @@
 //! Types and literals that PostgreSQL has and DataFusion has not: `$1::uuid`, `'x'::json`, `::name`, `'\x00ff'::bytea`,
-//! arrays as texts, `= ANY ('{a,b}')`, times without seconds, dates with a time zone, time zones in letters of any
-//! case, and `ESCAPE`. They are rewritten before a statement is planned.
+//! arrays as texts, `= ANY ('{a,b}')`, times as `time_texts` has them, time zones in letters of any case, `U&'\00e4'` and
+//! `ESCAPE`. They are rewritten before a statement is planned.
 
 use std::ops::ControlFlow;
 
 use arrow::array::timezone::Tz;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, TimezoneInfo,
+    Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Interval,
     TypedString, Value,
 };
 use definitions::syntax::SyntaxNode;
@@ -17,10 +17,10 @@ use engine::plan::hexadecimal_bytes;
 use types::{Error, Reason, Result};
 
 use super::array_text;
-use super::date_text::date_and_zone;
 use super::like_escape::without_escape;
 use super::literals::{call, literal, text_of};
 use super::params::inner_mut;
+use super::time_texts::{known_value, with_units};
 
 /// Types whose values are any texts.
 const TEXTS: [&str; 2] = ["name", "bpchar"];
@@ -51,25 +51,16 @@ pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
 
 fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
     match expr {
-        Expr::Cast {
-            kind,
-            expr: operand,
-            data_type: data_type @ (DataType::Timestamp(..) | DataType::Date),
-            array: false,
-            format: None,
-        } => {
-            let cast = |text| {
-                let operand = Box::new(literal(Some(text)));
-                Expr::Cast { kind: kind.clone(), expr: operand, data_type: data_type.clone(), array: false, format: None }
-            };
-            Ok(text_of(operand).and_then(|text| known_time(data_type, text)).map(cast))
+        Expr::Value(value) => of_value(&value.value),
+        Expr::Cast { kind, expr: operand, data_type, array: false, format: None } if is_of_time(data_type) => {
+            time_cast(kind, text_of(operand), data_type)
         }
-        Expr::TypedString(typed @ TypedString { data_type: data_type @ (DataType::Timestamp(..) | DataType::Date), .. }) => {
-            let text = match &typed.value.value {
-                Value::SingleQuotedString(text) => known_time(data_type, text),
-                _ => None,
-            };
-            Ok(text.map(|text| Expr::TypedString(TypedString { value: Value::SingleQuotedString(text).into(), ..typed.clone() })))
+        Expr::TypedString(TypedString { data_type, value, .. }) if is_of_time(data_type) => {
+            time_cast(&CastKind::Cast, text_of(&Expr::Value(value.clone())), data_type)
+        }
+        Expr::Interval(interval) => {
+            let units = text_of(&interval.value).filter(|_| interval.leading_field.is_none()).and_then(with_units);
+            Ok(units.map(|text| Expr::Interval(Interval { value: Box::new(literal(Some(text))), ..interval.clone() })))
         }
         Expr::AtTimeZone { timestamp, time_zone } => at_time_zone(timestamp, time_zone),
         Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, array: false, format: None } => cast(expr, data_type),
@@ -77,6 +68,31 @@ fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
         Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, is_some: _ } => in_list(left, right, false),
         Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => in_list(left, right, true),
         other => Ok(without_escape(other)),
+    }
+}
+
+fn is_of_time(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(..) | DataType::Date | DataType::Interval { .. })
+}
+
+/// The cast of a text in a spelling that is known.
+fn time_cast(kind: &CastKind, text: Option<&str>, data_type: &DataType) -> Result<Option<Expr>> {
+    let value = text.map(|text| known_value(data_type, text)).transpose()?.flatten();
+    let cast = |value| {
+        let (kind, data_type) = (kind.clone(), data_type.clone());
+        Expr::Cast { kind, expr: Box::new(value), data_type, array: false, format: None }
+    };
+    Ok(value.map(cast))
+}
+
+/// `U&'\00e4'` is a text, and `b'101'` of a type that is not known here.
+fn of_value(value: &Value) -> Result<Option<Expr>> {
+    match value {
+        Value::UnicodeStringLiteral(text) => Ok(Some(literal(Some(text.clone())))),
+        Value::SingleQuotedByteStringLiteral(bits) => {
+            Err(Error::input(format!("not supported: the bit string b'{bits}'")).with_reason(Reason::NotSupported))
+        }
+        _ => Ok(None),
     }
 }
 
@@ -127,31 +143,6 @@ fn known_type(data_type: &DataType) -> Option<DataType> {
         }
         _ => None,
     }
-}
-
-/// The spelling that DataFusion knows of a time or a date in one that it does not.
-fn known_time(data_type: &DataType, text: &str) -> Option<String> {
-    match (data_type, date_and_zone(text)) {
-        (DataType::Date, zoned) => zoned.map(|(date, _)| date.to_owned()),
-        // The zone of a date means nothing where the time has none.
-        (DataType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone), Some((date, _))) => Some(format!("{date} 00:00:00")),
-        (_, Some((date, zone))) => Some(format!("{date} 00:00:00{zone}")),
-        (_, None) => with_seconds(text),
-    }
-}
-
-/// `2026-01-01 02:30` with seconds; `None` for a text that has them or is something else.
-fn with_seconds(text: &str) -> Option<String> {
-    const FORM: &[u8] = b"0000-00-00 00:00";
-    let (minutes, rest) = text.trim().split_at_checked(FORM.len())?;
-    let is_like = |(found, form): (u8, &u8)| match *form {
-        b'0' => found.is_ascii_digit(),
-        b' ' => matches!(found, b' ' | b'T' | b't'),
-        sign => found == sign,
-    };
-    // With a fraction, PostgreSQL takes the two numbers for minutes and seconds.
-    let goes_on = rest.starts_with(|next: char| matches!(next, ':' | '.') || next.is_ascii_digit());
-    (minutes.bytes().zip(FORM).all(is_like) && !goes_on).then(|| format!("{minutes}:00{rest}"))
 }
 
 /// Spells the name of a zone as it is known. DataFusion takes any name where only the zone of an instant changes.
@@ -229,11 +220,23 @@ mod tests {
             ("SELECT '{1,2}'::int[], '{}'::text[]", "SELECT CAST(ARRAY['1', '2'] AS INT[]), CAST(ARRAY[] AS TEXT[])"),
             ("SELECT 1 FROM v WHERE a = ANY ('{x,\"y z\"}')", "SELECT 1 FROM v WHERE a IN ('x', 'y z')"),
             ("SELECT 1 FROM v WHERE a <> ALL ('{x}')", "SELECT 1 FROM v WHERE a NOT IN ('x')"),
-            ("SELECT TIMESTAMP '2026-01-01 02:30'", "SELECT TIMESTAMP '2026-01-01 02:30:00'"),
+            ("SELECT TIMESTAMP '2026-01-01 02:30'", "SELECT CAST('2026-01-01 02:30:00' AS TIMESTAMP)"),
             ("SELECT '2026-01-01T02:30+01:00'::timestamptz", "SELECT '2026-01-01T02:30:00+01:00'::TIMESTAMPTZ"),
             ("SELECT '2026-02-02 +00'::date, CAST('2026-02-02-05' AS DATE)", "SELECT '2026-02-02'::DATE, CAST('2026-02-02' AS DATE)"),
             ("SELECT '2026-02-02 -05'::timestamp", "SELECT '2026-02-02 00:00:00'::TIMESTAMP"),
-            ("SELECT DATE '2026-02-02Z', '2026-02-02 +00'::timestamptz", "SELECT DATE '2026-02-02', '2026-02-02 00:00:00+00'::TIMESTAMPTZ"),
+            (
+                "SELECT DATE '2026-02-02Z', '2026-02-02 +00'::timestamptz",
+                "SELECT CAST('2026-02-02' AS DATE), '2026-02-02 00:00:00+00'::TIMESTAMPTZ",
+            ),
+            ("SELECT '2026-05-01 12:34'::date, U&'\\00e4'", "SELECT '2026-05-01'::DATE, 'ä'"),
+            (
+                "SELECT 'today'::date, ' NOW '::timestamptz, DATE 'yesterday'",
+                "SELECT current_date::DATE, now()::TIMESTAMPTZ, CAST(current_date - INTERVAL '1 day' AS DATE)",
+            ),
+            (
+                "SELECT '1:30'::interval, INTERVAL '2 days 1:30:15'",
+                "SELECT '1 hours 30 minutes 0 seconds'::INTERVAL, INTERVAL '2 days 1 hours 30 minutes 15 seconds'",
+            ),
             ("SELECT a LIKE 'x/_%' ESCAPE '/', a NOT ILIKE 'x' ESCAPE ''", "SELECT a LIKE 'x\\_%', a NOT ILIKE 'x'"),
             ("SELECT a LIKE $1 || '%' ESCAPE '/'", "SELECT a LIKE like_pattern(CAST($1 || '%' AS TEXT), '/')"),
             ("SELECT a AT TIME ZONE 'europe/berlin'", "SELECT a AT TIME ZONE 'Europe/Berlin'"),
@@ -271,6 +274,8 @@ mod tests {
     fn what_is_no_array_and_what_nests_without_end_is_refused() {
         let error = rewritten("SELECT a = ANY ('x')").unwrap_err();
         assert!(error.message().starts_with("malformed array literal: \"x\""), "{error}");
+        let error = rewritten("SELECT b'101'").unwrap_err();
+        assert_eq!((error.message(), error.reason()), ("not supported: the bit string b'101'", Some(Reason::NotSupported)));
         let error = rewritten("SELECT a AT TIME ZONE 'Europe/Berlim'").unwrap_err();
         assert_eq!(error.message(), "the time zone \"Europe/Berlim\" is not known: did you mean 'Europe/Berlin'?");
         for wrong in ["\\x0", "\\x0g"] {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use committed::registry::LiveStream;
-use datafusion::execution::SessionState;
+use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
@@ -19,6 +19,7 @@ use types::{ErrorKind, Reason, Result};
 use super::column_names::ToldApart;
 use super::exists::ExistsInColumns;
 use super::like_escape::like_pattern;
+use super::operand_types::OperandTypes;
 use super::search_path::SearchPath;
 use super::statement::ParsedQuery;
 use super::{
@@ -89,6 +90,7 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     let read_view = if named.has_streams { Arc::new(read_view.committed()) } else { read_view };
     let context = QueryContext::new(read_view, asked.as_of.or(text.settings.as_of), &named.views)?.on_value_error(text.on_value_error);
     let columns = tables::register(&session, runtime, &context, reader)?;
+    session.register_expr_planner(Arc::new(OperandTypes))?;
     session.add_analyzer_rule(Arc::new(IntegersDoNotWrap));
     session.add_analyzer_rule(Arc::new(ExistsInColumns));
     session.add_analyzer_rule(Arc::new(LocalTimesInNamedZones));

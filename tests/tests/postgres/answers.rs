@@ -87,6 +87,18 @@ async fn positions_and_numbers_of_items_are_integers() {
     server.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_beside_an_array_is_that_array() {
+    let server = Server::filled().await;
+    let client = server.connect().await;
+    for condition in ["marks = '{1,-2}'", "'{}' <> marks", "tags > '{a}'"] {
+        assert_eq!(one(&client, &format!("SELECT device FROM events WHERE {condition}")).await, "a", "{condition}");
+    }
+    let error = client.simple_query("SELECT 1 FROM events WHERE marks = '1'").await.unwrap_err();
+    assert_eq!(error_of(&error).0, "22P02");
+    server.stop().await;
+}
+
 /// What PostgreSQL has no type for.
 #[tokio::test(flavor = "multi_thread")]
 async fn structs_maps_and_lists_of_lists_are_json_in_text_and_binary() {

@@ -27,5 +27,17 @@ pub(super) fn reason_in(message: &str) -> Option<Reason> {
     if message.starts_with("cannot cast to ") && message.contains(". Overflowing on ") {
         return Some(Reason::NumberTooLarge);
     }
-    BEGINNINGS.iter().find(|(beginning, _)| message.starts_with(beginning)).map(|(_, reason)| *reason)
+    of_time(message).or_else(|| BEGINNINGS.iter().find(|(beginning, _)| message.starts_with(beginning)).map(|(_, reason)| *reason))
+}
+
+/// Of a text that is no date or time: whether it has the form of one.
+fn of_time(message: &str) -> Option<Reason> {
+    let cast = message.strip_prefix("cannot cast string '").and_then(|rest| rest.split_once("' to value of "));
+    let (text, _) = match cast {
+        Some(cast) => Some(cast).filter(|(_, data_type)| matches!(*data_type, "DATE type" | "TIME type"))?,
+        None => message.strip_prefix("error parsing timestamp from '")?.split_once("': ")?,
+    };
+    let is_part = |c: char| c.is_ascii_digit() || matches!(c, '-' | ':' | ' ' | 'T' | '.' | '+');
+    let has_form = text.starts_with(|c: char| c.is_ascii_digit()) && text.contains(['-', ':']) && text.chars().all(is_part);
+    Some(if has_form { Reason::TimeOutOfRange } else { Reason::InvalidTime })
 }
