@@ -45,6 +45,7 @@ mod events;
 mod exists;
 mod fetch_clause;
 mod function_names;
+mod ignored_words;
 mod joined;
 mod keyed;
 mod light;

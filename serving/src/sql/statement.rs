@@ -1,8 +1,10 @@
 //! Parses the text of a query: any number of `SET as_of = '..'`, then one query.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use datafusion::common::TableReference;
+use datafusion::error::DataFusionError;
 use datafusion::execution::context::SQLOptions;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
@@ -18,6 +20,7 @@ use engine::plan::{LACKS_BRACKETS, ignored_clause, ignored_in_calls, lacks_brack
 use types::tiles::Micros;
 use types::{Error, Reason, Result};
 
+use super::ignored_words::without_ignored;
 use super::names::{DEFAULT_SCHEMA, possible_views};
 use super::params::inner;
 use crate::follower::WantedViews;
@@ -32,7 +35,10 @@ pub(super) fn read(sql: &str) -> Result<ParsedQuery> {
     check_depth(sql)?;
     let mut as_of = None;
     let mut query = None;
-    let parsed = DFParserBuilder::new(sql).with_dialect(&GenericDialect {}).build().and_then(|mut parser| parser.parse_statements());
+    let parsed = match parsed(sql) {
+        Err(error) => without_ignored(sql)?.map_or(Err(error), |known| parsed(&known)),
+        parsed => parsed,
+    };
     for statement in parsed.map_err(|error| refusal(sql).unwrap_or_else(|| error.into()))? {
         if query.is_some() {
             let message = "more than one query: expected one SELECT, with SET as_of = '..' in front of it";
@@ -47,6 +53,10 @@ pub(super) fn read(sql: &str) -> Result<ParsedQuery> {
         Some(statement) => Ok(ParsedQuery { as_of, statement }),
         None => Err(Error::input("no query: expected a SELECT").with_reason(Reason::NotOneQuery)),
     }
+}
+
+fn parsed(sql: &str) -> std::result::Result<VecDeque<Statement>, DataFusionError> {
+    DFParserBuilder::new(sql).with_dialect(&GenericDialect {}).build().and_then(|mut parser| parser.parse_statements())
 }
 
 /// What is wrong with a text that is not understood, where the parser's own error would mislead.
