@@ -68,6 +68,7 @@ mod table;
 mod tables;
 mod time_texts;
 mod used;
+mod using_columns;
 mod view;
 mod wildcards;
 mod with_names;

@@ -24,7 +24,7 @@ use super::search_path::SearchPath;
 use super::statement::ParsedQuery;
 use super::{
     QueryText, SessionSettings, TableReader, cast_names, casts, column_names, fetch_clause, function_names, params, rights, series,
-    statement, tables, wildcards,
+    statement, tables, using_columns, wildcards,
 };
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
@@ -157,6 +157,7 @@ async fn plan_statement(
 /// The statement as the planner understands it.
 fn rewritten(mut statement: Statement, streams: &BTreeMap<Arc<str>, LiveStream>, settings: SessionSettings<'_>) -> Result<Statement> {
     wildcards::leave_out_system_columns(&mut statement, streams)?;
+    using_columns::rewrite(&mut statement)?;
     cast_names::name_casts(&mut statement);
     series::read_steps(&mut statement);
     casts::rewrite(&mut statement)?;

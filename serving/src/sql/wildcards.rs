@@ -29,7 +29,8 @@ use super::with_names::WithNames;
 mod ast;
 mod named;
 
-use ast::{constraint, joins, last, leave_out, quoted, relations_of, wildcard_options};
+pub(super) use ast::leave_out;
+use ast::{constraint, joins, last, quoted, relations_of, wildcard_options};
 use named::SystemNames;
 
 type Streams = BTreeMap<Arc<str>, LiveStream>;

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 use crate::sql::names::resolved;
 
 /// Adds columns to those that a `*` leaves out.
-pub(super) fn leave_out(options: &mut WildcardAdditionalOptions, columns: &[String]) {
+pub(in crate::sql) fn leave_out(options: &mut WildcardAdditionalOptions, columns: &[String]) {
     let already = left_out(options);
     let mut more = columns.iter().filter(|column| !already.contains(*column)).map(|column| Ident::with_quote('"', column));
     match &mut options.opt_except {
