@@ -7,6 +7,7 @@
 //! ```text
 //! spellings, empty_listings  a client's text, as DataFusion understands it
 //! functions, computed        PostgreSQL's functions: constants, and those whose value depends on their arguments
+//! known_class                the OID of a table, or an error
 //! session_functions          those whose value is that of the client's session
 //! pg_catalog                 its tables; of those in classes and attributes the rows are changed, by derived
 //! information                information_schema
@@ -47,6 +48,7 @@ mod derived;
 mod empty_listings;
 mod functions;
 mod information;
+mod known_class;
 mod node_schema;
 mod pg_catalog;
 mod session_functions;
@@ -95,6 +97,7 @@ impl Metadata {
         catalog()?.register_schema(INFORMATION_SCHEMA, Arc::new(InformationSchema { inner, pg_catalog, tables: tables.clone() }))?;
         functions::register(&session);
         computed::register(&session);
+        known_class::register(&session);
         session.register_udf(like_pattern());
         Ok(Metadata(Arc::new(Inner { node, session, parser: PostgresCompatibilityParser::new(), tables, shown: RwLock::default() })))
     }
@@ -149,6 +152,7 @@ impl Metadata {
         spellings::with_names_of_keywords(&mut statement, sql);
         spellings::without_absent(&mut statement);
         spellings::with_type_names(&mut statement);
+        spellings::with_known_classes(&mut statement);
         spellings::with_visible_tables(&mut statement, &session_functions::schemas(&values, true));
         spellings::without_escapes(&mut statement);
         spellings::with_types_of_settings(&mut statement)?;

@@ -266,6 +266,7 @@ fn names_the_catalog(sql: &str, is_ours: impl Fn(&str) -> bool, has_column: impl
     let names = tokens.iter().filter_map(|token| if let Token::Word(word) = token { Some(identifier(word)) } else { None });
     let tables: Vec<String> = names.filter(|name| is_ours(name)).collect();
     let is_column = |name: &str| tables.iter().any(|table| has_column(table, name));
+    let aliases = aliases(&tokens, &is_ours);
     let is_keyword = |token: &Token, keyword: &str| matches!(token, Token::Word(word) if word.value.eq_ignore_ascii_case(keyword));
     let reads_tables = tokens.iter().any(|token| is_keyword(token, "from"));
     let is_user = |index: usize, name: &str| name == USER && !reads_tables && index > 0 && !is_keyword(&tokens[index - 1], "as");
@@ -281,8 +282,20 @@ fn names_the_catalog(sql: &str, is_ours: impl Fn(&str) -> bool, has_column: impl
             next if name.starts_with("pg_") => tables.is_empty() || next == Some(&Token::LParen) || is_catalog_name(&name),
             _ => word.quote_style.is_none() && (KEYWORDS.contains(&name.as_str()) || is_user(index, &name)),
         };
-        is_of_catalog && !is_ours(&identifier(word)) && !is_column(&identifier(word))
+        let identifier = identifier(word);
+        is_of_catalog && !is_ours(&identifier) && !is_column(&identifier) && !aliases.contains(&identifier)
     })
+}
+
+/// The words after the names of our tables, with AS between them or without.
+fn aliases(tokens: &[Token], is_ours: impl Fn(&str) -> bool) -> BTreeSet<String> {
+    let is_as = |token: &Token| matches!(token, Token::Word(word) if word.value.eq_ignore_ascii_case("as"));
+    let alias = |at: usize| match (&tokens[at], &tokens[at + 1..]) {
+        (Token::Word(table), [as_word, Token::Word(alias), ..]) if is_as(as_word) && is_ours(&identifier(table)) => Some(identifier(alias)),
+        (Token::Word(table), [Token::Word(alias), ..]) if is_ours(&identifier(table)) => Some(identifier(alias)),
+        _ => None,
+    };
+    (0..tokens.len()).filter_map(alias).collect()
 }
 
 /// Whether PostgreSQL's catalog, or a table of it, has this name.
@@ -347,6 +360,7 @@ mod tests {
             "SELECT sum(p.pg_fee) FROM payments p WHERE PG_FEE > 0",
             "SELECT pg_fee, p.pg_fees AS pg_all FROM payments p",
             "SELECT \"current_user\" FROM v",
+            "SELECT pg_class.a, pg_type.a FROM payments AS pg_class JOIN payments pg_type USING (a)",
             "SELECT user FROM system.tokens",
             "SELECT 1 AS user, \"user\"",
             "SELECT regclass, oid FROM v",

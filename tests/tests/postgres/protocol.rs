@@ -64,6 +64,7 @@ async fn errors_have_their_sqlstate_and_their_place() {
         ("SELECT '2026-02-30'::date", "22008", None),
         ("SELECT '2026-02-30 10:00'::timestamptz", "22008", None),
         ("SELECT b'101'", "0A000", None),
+        ("SELECT 'nope'::regclass", "42P01", None),
         ("SELECT ok = 'perhaps' FROM events", "22P02", None),
         ("SELECT small * INTERVAL '1 day' FROM events", "0A000", None),
         ("SELECT ts AT TIME ZONE 'nowhere' FROM events", "22023", None),

@@ -17,6 +17,8 @@ use postgres_types::Type;
 use serving::without_escape;
 use types::Result;
 
+use super::known_class::KNOWN_CLASS;
+
 const OID: &str = "oid";
 
 /// Stands for the schemas of the search path, as a list of texts.
@@ -221,6 +223,60 @@ pub(super) fn with_type_names(statement: &mut Statement) {
         }
         Ok(())
     });
+}
+
+/// How begins what the parser makes of `'orders'::regclass`.
+const CLASS_OID: &str = "SELECT c.oid FROM pg_catalog.pg_class";
+
+/// Makes `'orders'::regclass`, as a column of the SELECT, an error where there is no such table. Elsewhere it is NULL then.
+pub(super) fn with_known_classes(statement: &mut Statement) {
+    let Statement::Query(query) = statement else { return };
+    let SetExpr::Select(select) = &mut *query.body else { return };
+    for item in &mut select.projection {
+        let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { continue };
+        if require_class(expr)
+            && let SelectItem::UnnamedExpr(expr) = item
+        {
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::new("regclass") };
+        }
+    }
+}
+
+/// Returns whether the expression is such a cast, with others around it or without.
+fn require_class(expr: &mut Expr) -> bool {
+    if let Expr::Nested(inner) | Expr::Cast { expr: inner, .. } = expr {
+        return require_class(inner);
+    }
+    let Some(name) = name_of_class(expr) else { return false };
+    let required = format!("{KNOWN_CLASS}({expr}, {name})");
+    match Parser::new(&PostgreSqlDialect {}).try_with_sql(&required).and_then(|mut parser| parser.parse_expr()) {
+        Ok(required) => {
+            *expr = required;
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// The name in the subquery that looks for its OID.
+fn name_of_class(expr: &Expr) -> Option<Expr> {
+    let Expr::Subquery(query) = expr else { return None };
+    if !query.to_string().starts_with(CLASS_OID) {
+        return None;
+    }
+    let mut name = None;
+    let _ = query.visit_expressions(|expr| {
+        if let Expr::Function(call) = expr
+            && is_named(call, "parse_ident")
+            && let FunctionArguments::List(list) = &call.args
+            && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(of))] = list.args.as_slice()
+        {
+            name = Some(of.clone());
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    });
+    name
 }
 
 /// Scalar subqueries over what no table here has: defaults of columns, sequences, collations. SQLAlchemy asks for them
@@ -452,6 +508,16 @@ mod tests {
         let expected = "SELECT set_config(CAST('a' AS TEXT), CAST($1 AS TEXT), CAST(b.c AS BOOLEAN)), \
             set_config(CAST($2::TEXT AS TEXT), CAST('it''s' AS TEXT), CAST('f' AS BOOLEAN)) FROM b WHERE abs($3) > 0";
         assert_eq!(statements[0].to_string(), expected);
+    }
+
+    #[test]
+    fn a_class_is_required_as_a_column_alone() {
+        let sql = "SELECT 'a'::regclass, 'b'::regclass::oid AS b, '7'::regclass FROM pg_class WHERE oid = 'c'::regclass";
+        let mut statements = PostgresCompatibilityParser::new().parse(sql).unwrap();
+        with_known_classes(&mut statements[0]);
+        let written = statements[0].to_string();
+        assert_eq!(written.matches("known_class((SELECT c.oid FROM").count(), 2, "{written}");
+        assert!(written.contains(", 'a'::TEXT) AS regclass") && written.contains(", 'b'::TEXT)"), "{written}");
     }
 
     #[test]
