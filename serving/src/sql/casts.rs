@@ -1,6 +1,6 @@
 //! Types and literals that PostgreSQL has and DataFusion has not: `$1::uuid`, `'x'::json`, `::name`, `'\x00ff'::bytea`,
-//! arrays as texts, `= ANY ('{a,b}')`, times as `time_texts` has them, time zones in letters of any case, `U&'\00e4'` and
-//! `ESCAPE`. They are rewritten before a statement is planned.
+//! arrays as texts, `= ANY ('{a,b}')`, times as `time_texts` has them, time zones in letters of any case, `U&'\00e4'`
+//! and `ESCAPE`. They are rewritten before a statement is planned.
 
 use std::ops::ControlFlow;
 

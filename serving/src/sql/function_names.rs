@@ -1,5 +1,5 @@
-//! Functions that PostgreSQL calls otherwise, and functions whose results have another type there. A position or a number
-//! of items is unsigned to DataFusion, and what is computed with it a DECIMAL: here it is a BIGINT.
+//! Functions that have another name in PostgreSQL, and functions whose results have another type there. A position or a
+//! number of items is unsigned to DataFusion, and what is computed with it a DECIMAL: here it is a BIGINT.
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{

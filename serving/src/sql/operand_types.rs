@@ -1,4 +1,4 @@
-//! Operands whose types DataFusion does not bring together, as PostgreSQL does: a text beside a BOOLEAN or an array, and a
+//! Operands whose types PostgreSQL brings together and DataFusion does not: a text beside a BOOLEAN or an array, and a
 //! number beside an INTERVAL.
 
 use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit};

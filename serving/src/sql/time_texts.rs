@@ -1,5 +1,5 @@
-//! Dates, times and intervals in spellings that DataFusion does not know, as texts that are cast: times without seconds,
-//! dates with a time or a zone, `'today'`, and hours and minutes of an interval.
+//! Dates, times and intervals in spellings that DataFusion does not know, as texts that are cast: times without
+//! seconds, dates with a time or a zone, `'today'`, and hours and minutes of an interval.
 
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{DataType, Expr, TimezoneInfo};

@@ -1,4 +1,5 @@
-//! The functions whose value is that of a client's session, such as its user, and `set_config`, which changes it: each query has its own.
+//! The functions whose value is that of a client's session, such as its user, and `set_config`, which changes it: each
+//! query has its own.
 
 use std::sync::Arc;
 

@@ -228,7 +228,8 @@ pub(super) fn with_type_names(statement: &mut Statement) {
 /// How begins what the parser makes of `'orders'::regclass`.
 const CLASS_OID: &str = "SELECT c.oid FROM pg_catalog.pg_class";
 
-/// Makes `'orders'::regclass`, as a column of the SELECT, an error where there is no such table. Elsewhere it is NULL then.
+/// Makes `'orders'::regclass`, as a column of the SELECT, an error where there is no such table. Elsewhere it is NULL
+/// then.
 pub(super) fn with_known_classes(statement: &mut Statement) {
     let Statement::Query(query) = statement else { return };
     let SetExpr::Select(select) = &mut *query.body else { return };
