@@ -10,7 +10,7 @@ pub(crate) const OWN_AGGREGATES: [&str; 8] =
 pub(crate) const OWN_FUNCTIONS: [&str; 4] = ["as_of", "poisson_sf", "within", "zscore"];
 
 /// Functions that other engines have under names of their own, each with what to write here.
-pub(super) const ELSEWHERE: [(&[&str], &str); 21] = [
+pub(super) const ELSEWHERE: [(&[&str], &str); 24] = [
     (&["max_by", "argmax", "arg_max"], "first_value(x ORDER BY y DESC NULLS LAST)"),
     (&["min_by", "argmin", "arg_min"], "first_value(x ORDER BY y)"),
     (&["anylast", "any_last", "latest_by_offset"], "last_value(x ORDER BY the event time)"),
@@ -23,6 +23,9 @@ pub(super) const ELSEWHERE: [(&[&str], &str); 21] = [
     (&["groupuniqarray", "collect_set"], "array_agg(DISTINCT x ORDER BY x)"),
     (&["mode"], "top_k(x, 1)"),
     (&["variance"], "var_samp(x)"),
+    (&["every"], "bool_and(x)"),
+    (&["sign"], "signum(x)"),
+    (&["pg_typeof"], "arrow_typeof(x)"),
     (&["year", "month", "day", "hour", "minute", "dayofweek", "day_of_week", "tohour", "todayofweek"], "date_part('hour', ts)"),
     (&["tostartofminute", "tostartofhour", "tostartofday", "timestamp_trunc"], "date_trunc('hour', ts)"),
     (&["time_bucket", "tostartofinterval", "tumble"], "date_bin(INTERVAL '15 minutes', ts)"),
