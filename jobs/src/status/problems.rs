@@ -149,7 +149,7 @@ impl Facts {
         self.error_of(event_alerts::ALERT_STALLED, alert).map(|(_, error)| error)
     }
 
-    /// What the node says of a sink or alert in an outage that is called `what`, and for how many seconds it has lasted.
+    /// What the node says of a sink or alert in an outage that is called `what`, and how many seconds it has lasted.
     pub(super) fn error_of(&self, what: &str, name: &str) -> Option<(u64, &str)> {
         let mut outages = self.failing.iter().filter(|failing| failing.what == what);
         outages.find_map(|outage| Some((outage.seconds, outage.errors.get(name)?.as_str())))

@@ -416,8 +416,8 @@ impl ClientSession {
         Ok(())
     }
 
-    /// A failed transaction goes on from its savepoint, with the settings that it had there: nothing that it read has to
-    /// be undone. Returns how many portals the connection had made when it was set: any number, for one that was
+    /// A failed transaction goes on from its savepoint, with the settings that it had there: nothing that it read has
+    /// to be undone. Returns how many portals the connection had made when it was set: any number, for one that was
     /// forgotten. `None` without a transaction.
     ///
     /// Errors: the transaction has no savepoint of this name.

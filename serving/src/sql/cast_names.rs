@@ -1,6 +1,6 @@
 //! The name of a column's cast, which is that of the column. As in PostgreSQL, `SELECT ts::date .. ORDER BY ts` sorts
-//! by the date, and `SELECT ts FROM (SELECT ts::date ..)` is the date. To DataFusion, ORDER BY names the table's column,
-//! and the subquery's is called `t.ts`.
+//! by the date, and `SELECT ts FROM (SELECT ts::date ..)` is the date. To DataFusion, ORDER BY names the table's
+//! column, and the subquery's is called `t.ts`.
 
 use std::ops::ControlFlow;
 

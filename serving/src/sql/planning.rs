@@ -112,8 +112,8 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     Ok(PlannedQuery { session, state, context, plan, text_types, columns })
 }
 
-/// Plans a statement: as it is, or, where the planner refuses several columns of one name, with those told apart, or with
-/// the columns of functions in FROM called as their aliases, where it does not find a column.
+/// Plans a statement: as it is, or, where the planner refuses several columns of one name, with those told apart, or
+/// with the columns of functions in FROM called as their aliases, where it does not find a column.
 async fn plan_statement(
     state: &SessionState,
     text: QueryText<'_>,

@@ -1,5 +1,5 @@
-//! `generate_series` and `unnest` in FROM, as PostgreSQL has them: a step may be a text (`'1 day'`), and the column of a
-//! function with the alias `d` may be called `d`. To DataFusion the column of `generate_series` is `value`.
+//! `generate_series` and `unnest` in FROM, as PostgreSQL has them: a step may be a text (`'1 day'`), and the column of
+//! a function with the alias `d` may be called `d`. To DataFusion the column of `generate_series` is `value`.
 
 use std::ops::ControlFlow;
 

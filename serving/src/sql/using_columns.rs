@@ -1,5 +1,5 @@
 //! The columns of `JOIN .. USING` as PostgreSQL has them: each is one column, the first of `*`, and has the value of
-//! the side that has one. To DataFusion it is that of the left side, which is NULL in some rows of a RIGHT or FULL JOIN.
+//! the side that has one. To DataFusion it is that of the left side, NULL in some rows of a RIGHT or FULL JOIN.
 
 use std::ops::ControlFlow;
 
