@@ -108,7 +108,7 @@ async fn silence_begins_a_microsecond_after_its_length() {
 
 #[tokio::test]
 async fn a_length_without_a_unit_is_refused_at_its_comparison() {
-    let refused = planned("SELECT k FROM v\nWHERE n > 2\n  AND as_of() - last_seen > 30").await.map(drop).unwrap_err();
+    let refused = planned("SELECT k FROM v\nWHERE n_1h > 2\n  AND as_of() - last_seen > 30").await.map(drop).unwrap_err();
     let message = "cannot infer common argument type for comparison operation INTERVAL > BIGINT: expected an interval, such as \
                    INTERVAL '30 minutes'";
     assert_eq!(refused, format!("3:7 alert \"a\": {message}"));

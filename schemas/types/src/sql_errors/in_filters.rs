@@ -37,8 +37,11 @@ fn from_debug(text: &str) -> DataFusionError {
     DataFusionError::Internal(text.to_owned())
 }
 
+/// How a kind of error is made of its message.
+type OfMessage = fn(String) -> ArrowError;
+
 fn of_arrow(text: &str) -> DataFusionError {
-    const KINDS: [(&str, fn(String) -> ArrowError); 5] = [
+    const KINDS: [(&str, OfMessage); 5] = [
         ("CastError(\"", ArrowError::CastError),
         ("ParseError(\"", ArrowError::ParseError),
         ("ComputeError(\"", ArrowError::ComputeError),

@@ -106,7 +106,7 @@ fn a_savepoint_knows_how_many_portals_there_were() {
     assert_eq!(gone_on(&mut session, "a"), Ok(Some(2)));
     assert_eq!(gone_on(&mut session, "c"), Err("3B001"), "it ended with what is before it");
     session.release_savepoint("a").unwrap();
-    assert_eq!(session.release_savepoint("b").unwrap_err().state, "3B001");
+    assert_eq!(session.release_savepoint("c").unwrap_err().state, "3B001");
     assert_eq!(gone_on(&mut session, "a"), Ok(Some(0)));
     assert_eq!(gone_on(&mut session, "a"), Ok(Some(0)), "a savepoint stays");
     session.end_transaction(true);
