@@ -28,7 +28,7 @@ async fn views_are_planned_again_only_once_definitions_have_changed() {
         let records = [(DefinitionKind::Stream, "pay", STREAM), (DefinitionKind::View, "v", &*view)];
         let add = records.map(|(kind, name, sql)| Add::Definition(DefinitionRecord::first(kind, name, sql))).to_vec();
         installation.catalog.commit(Commit { id: Uuid::now_v7(), add, ..Commit::default() }).await.unwrap();
-        compacting.due(&*installation.catalog.state().await.unwrap(), &mut registry).await.unwrap();
+        compacting.due(&installation.catalog.state().await.unwrap(), &mut registry).await.unwrap();
         plans.extend(registry.iter().map(|registry| registry.views[0].plan.clone()));
     }
     assert!(Arc::ptr_eq(&plans[0], &plans[1]), "nothing has changed");
