@@ -9,7 +9,7 @@ use types::ErrorKind;
 
 use super::*;
 
-const KEYS: usize = 20_000;
+const KEYS: usize = 30_000;
 /// The last events, of a few keys.
 const RECENT: usize = 400;
 const BEGIN: Micros = 1_700_000_000 * SECOND;
@@ -18,7 +18,7 @@ const STEP: Micros = 50_000;
 /// The first event time of the last events.
 const OF_RECENT: Micros = BEGIN + HOUR;
 /// The events can be sorted in it, and the states of all keys do not fit.
-const TIGHT_MEMORY: usize = 3 << 19;
+const TIGHT_MEMORY: usize = 4 << 20;
 const ROOM: usize = 256 << 20;
 const ALL: (Micros, Micros) = (Micros::MIN, Micros::MAX);
 const EACH_WAY: [(Known, BacktestClock); 3] =
