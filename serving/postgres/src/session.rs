@@ -518,12 +518,7 @@ impl AskedSettings {
         }
     }
 
-    /// Notes that a query asks for a setting that is not known.
-    pub(crate) fn note_unknown(&self, name: &str) {
-        self.lock().problem.get_or_insert_with(|| unknown(&name.to_lowercase()));
-    }
-
-    /// Fails with the first that cannot be set, or is not known.
+    /// Fails with the first that cannot be set.
     pub(crate) fn check(&self) -> Result<(), SqlProblem> {
         match &self.lock().problem {
             Some(problem) => Err(problem.clone()),

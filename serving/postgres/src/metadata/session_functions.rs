@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, BooleanArray, StringArray};
+use arrow::array::{Array, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::cast::{as_boolean_array, as_string_array};
@@ -28,7 +28,7 @@ pub(super) fn register(state: &mut SessionState, values: &Arc<SessionValues>, se
         ("session_user", AskedValue::User, Signature::nullary(Volatility::Immutable)),
         ("user", AskedValue::User, Signature::nullary(Volatility::Immutable)),
     ] {
-        let function = SessionFunction { name, signature, asked, values: values.clone(), settings: settings.clone() };
+        let function = SessionFunction { name, signature, asked, values: values.clone() };
         state.register_udf(Arc::new(ScalarUDF::new_from_shared_impl(Arc::new(function))))?;
     }
     Ok(())
@@ -40,7 +40,6 @@ struct SessionFunction {
     signature: Signature,
     asked: AskedValue,
     values: Arc<SessionValues>,
-    settings: AskedSettings,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,15 +71,8 @@ impl ScalarUDFImpl for SessionFunction {
             AskedValue::Setting => {
                 let Some(name) = args.args.first() else { return exec_err!("current_setting: expected the name of a setting") };
                 let names = cast(&name.to_array(args.number_rows)?, &DataType::Utf8)?;
-                let may_lack = truths(args.args.get(1), args.number_rows)?;
-                let values = as_string_array(&names)?.iter().zip(&may_lack).map(|(name, may_lack)| {
-                    let name = name?;
-                    let value = self.values.setting(name);
-                    if value.is_none() && may_lack != Some(true) {
-                        self.settings.note_unknown(name);
-                    }
-                    value
-                });
+                // PostgreSQL refuses those that it does not know, but it has settings that this server lacks.
+                let values = as_string_array(&names)?.iter().map(|name| self.values.setting(name?));
                 Ok(ColumnarValue::Array(Arc::new(values.collect::<StringArray>())))
             }
             AskedValue::Schema => Ok(ColumnarValue::Scalar(ScalarValue::Utf8(self.values.schemas().into_iter().next()))),
@@ -95,13 +87,6 @@ impl ScalarUDFImpl for SessionFunction {
             }
         }
     }
-}
-
-/// The values of an argument; false for one that is not there.
-fn truths(argument: Option<&ColumnarValue>, rows: usize) -> Result<BooleanArray> {
-    let Some(argument) = argument else { return Ok(BooleanArray::from(vec![false; rows])) };
-    let values = cast(&argument.to_array(rows)?, &DataType::Boolean)?;
-    Ok(as_boolean_array(&values)?.clone())
 }
 
 /// `set_config(name, value, is_local)`.
