@@ -22,6 +22,8 @@ fn folders_of_processes_that_are_gone_are_removed_and_those_of_others_stay() {
     let unlocked = parent.path().join(format!("cache-2{suffix}"));
     std::fs::create_dir(&unlocked).unwrap();
     File::create(unlocked.join(NEW_LOCK)).unwrap();
+    // The file system may have another clock.
+    File::open(&unlocked).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
 
     let next = ProcessFolder::create(parent.path(), "cache-").unwrap();
     assert!(!dead.exists());
