@@ -11,7 +11,7 @@ pub(super) enum Portion {
     All,
     /// Those of linked views. A walk over links may lead to any edge.
     Linked,
-    /// Of the other views, those whose keys hash to one of so many buckets.
+    /// Rows of the other views whose keys hash to this bucket.
     Bucket {
         bucket: u32,
         buckets: u32,

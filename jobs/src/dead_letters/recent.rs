@@ -21,9 +21,9 @@ pub struct RecentDeadLetters {
     pub reason: Option<Result<FrequentReason, String>>,
 }
 
-/// If nothing was replayed, newer files are read first, until this many letters were read ..
+/// If nothing was replayed, the newest files are read until they have this many letters.
 const ENOUGH_LETTERS: i64 = 1_000;
-/// .. or so many files: each checkpoint of a worker may have one.
+/// At most this many files are read then: each checkpoint may have one, with a single letter.
 const MOST_FILES: usize = 16;
 
 /// Reads the dead letters of the checkpoints since `since`; if nothing was replayed, only the newest ones.

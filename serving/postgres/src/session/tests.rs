@@ -1,7 +1,10 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::settings::Check;
+use super::transaction::{MAX_SAVED_BYTES, MAX_SAVEPOINTS};
 use super::*;
+use crate::problem::{INVALID_PARAMETER_VALUE, NOT_SUPPORTED, UNDEFINED_OBJECT};
 
 fn session() -> ClientSession {
     let parameters = [("application_name", "test"), ("user", "ann"), ("TimeZone", "UTC"), ("client_encoding", "'utf-8'")];
