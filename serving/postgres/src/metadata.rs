@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! spellings, empty_listings  a client's text, as DataFusion understands it
+//! rewrites                   the same for its parsed statement
 //! functions, computed        PostgreSQL's functions: constants, and those whose value depends on their arguments
 //! known_class                the OID of a table, or an error
 //! session_functions          those whose value is that of the client's session
@@ -51,6 +52,7 @@ mod information;
 mod known_class;
 mod node_schema;
 mod pg_catalog;
+mod rewrites;
 mod session_functions;
 mod spellings;
 mod tables;
@@ -149,13 +151,13 @@ impl Metadata {
         let statements = self.0.parser.parse(sql).map_err(|error| Error::from(DataFusionError::SQL(Box::new(error), None)))?;
         let [mut statement] =
             <[_; 1]>::try_from(statements).map_err(|_| Error::input("no query: expected one SELECT").with_reason(Reason::NotOneQuery))?;
-        spellings::with_names_of_keywords(&mut statement, sql);
-        spellings::without_absent(&mut statement);
-        spellings::with_type_names(&mut statement);
-        spellings::with_known_classes(&mut statement);
-        spellings::with_visible_tables(&mut statement, &session_functions::schemas(&values, true));
-        spellings::without_escapes(&mut statement);
-        spellings::with_types_of_settings(&mut statement)?;
+        rewrites::with_names_of_keywords(&mut statement, sql);
+        rewrites::without_absent(&mut statement);
+        rewrites::with_type_names(&mut statement);
+        rewrites::with_known_classes(&mut statement);
+        rewrites::with_visible_tables(&mut statement, &session_functions::schemas(&values, true));
+        rewrites::without_escapes(&mut statement);
+        rewrites::with_types_of_settings(&mut statement)?;
         let mut state = self.0.session.state();
         session_functions::register(&mut state, &Arc::new(values), settings)?;
         let plan = parameters::plan(&state, sql, Statement::Statement(Box::new(statement)), types).await?;
