@@ -24,7 +24,7 @@ mod startup_options;
 mod transaction;
 
 use asked::AskedSetting;
-use settings::{Changed, KNOWN, Known, SESSION_USER, change, checked, duration, find, is_known, unknown, value_of};
+use settings::{Changed, KNOWN, KnownSetting, SESSION_USER, change, checked, duration, find, is_known, unknown, value_of};
 use startup_options::startup_options;
 use transaction::{SavedSettings, Transaction};
 
@@ -150,7 +150,7 @@ impl ClientSession {
         self.changes
     }
 
-    fn value(&self, known: &Known) -> String {
+    fn value(&self, known: &KnownSetting) -> String {
         self.current.get(known.name).cloned().unwrap_or_else(|| known.default.to_owned())
     }
 

@@ -1,7 +1,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::settings::Check;
+use super::settings::SettingCheck;
 use super::transaction::{MAX_SAVED_BYTES, MAX_SAVEPOINTS};
 use super::*;
 use crate::problem::{INVALID_PARAMETER_VALUE, NOT_SUPPORTED, UNDEFINED_OBJECT};
@@ -151,7 +151,7 @@ fn the_list_of_settings_is_sorted_by_no_name_twice_and_its_defaults_are_allowed(
     for (index, known) in KNOWN.iter().enumerate() {
         assert!(KNOWN[..index].iter().all(|earlier| earlier.name != known.name), "{}", known.name);
         assert_eq!(known.shown.to_lowercase(), known.name);
-        if !matches!(known.check, Check::Fixed) {
+        if !matches!(known.check, SettingCheck::Fixed) {
             assert_eq!(checked(known.name, known.default).unwrap(), known.default, "{}", known.name);
         }
     }
