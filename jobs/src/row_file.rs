@@ -34,11 +34,18 @@ impl RowFileFormat {
     }
 }
 
-/// A file of rows, which has another name until it is whole.
+/// A file of rows, which has another name until it is whole. Where it is dropped before, nothing is left behind.
 pub(crate) struct RowFile {
-    path: PathBuf,
-    part: PathBuf,
+    // Dropped first: a file is closed before it is removed.
     writer: Writer,
+    part: PartFile,
+}
+
+/// The file under the name that it has until it is whole. It is removed with this, unless it was renamed.
+struct PartFile {
+    part_path: PathBuf,
+    path: PathBuf,
+    is_renamed: bool,
 }
 
 enum Writer {
@@ -66,6 +73,7 @@ impl RowFile {
         part.push(".part");
         let part = PathBuf::from(part);
         let file = File::create(&part).map_err(|error| Error::from(error).with("file", path.display()))?;
+        let part = PartFile { part_path: part, path: path.to_owned(), is_renamed: false };
         let writer = match format {
             RowFileFormat::Parquet => Writer::Parquet(Box::new(ArrowWriter::try_new(file, schema.clone(), None).map_err(unwritable)?)),
             RowFileFormat::Csv => {
@@ -75,7 +83,7 @@ impl RowFile {
             }
             RowFileFormat::JsonLines => Writer::JsonLines(BufWriter::new(file)),
         };
-        Ok(RowFile { path: path.to_owned(), part, writer })
+        Ok(RowFile { writer, part })
     }
 
     pub(crate) fn write(&mut self, rows: &RecordBatch) -> Result<()> {
@@ -97,38 +105,41 @@ impl RowFile {
         Ok(())
     }
 
-    /// On an error nothing is left behind.
+    /// Syncs the file to the disk and gives it its name.
     pub(crate) fn finish(self) -> Result<()> {
-        let written = match self.writer {
+        let RowFile { writer, mut part } = self;
+        let written = match writer {
             Writer::Parquet(writer) => writer.into_inner().map_err(unwritable),
             Writer::Csv(writer) => writer.into_inner().map_err(unwritable),
             Writer::JsonLines(writer) => writer.into_inner().map_err(unwritable),
         };
         let renamed = written.and_then(|file| {
             file.sync_all()?;
-            std::fs::rename(&self.part, &self.path)?;
-            Ok(())
+            part.rename()
         });
-        renamed.map_err(|error| {
-            let _ = std::fs::remove_file(&self.part);
-            error.with("file", self.path.display())
-        })
+        renamed.map_err(|error| error.with("file", part.path.display()))
     }
 
-    /// Finishes the file if it was filled; otherwise nothing is left behind. Returns the outcome of filling it.
+    /// Finishes the file if it was filled. Returns the outcome of filling it.
     pub(crate) fn finish_if<T>(self, filled: Result<T>) -> Result<T> {
-        match filled {
-            Ok(filled) => self.finish().map(|()| filled),
-            Err(error) => {
-                self.discard();
-                Err(error)
-            }
-        }
+        let filled = filled?;
+        self.finish().map(|()| filled)
     }
+}
 
-    pub(crate) fn discard(self) {
-        drop(self.writer);
-        let _ = std::fs::remove_file(&self.part);
+impl PartFile {
+    fn rename(&mut self) -> Result<()> {
+        std::fs::rename(&self.part_path, &self.path)?;
+        self.is_renamed = true;
+        Ok(())
+    }
+}
+
+impl Drop for PartFile {
+    fn drop(&mut self) {
+        if !self.is_renamed {
+            let _ = std::fs::remove_file(&self.part_path);
+        }
     }
 }
 
@@ -138,7 +149,7 @@ pub(crate) fn missing_folder(path: &Path) -> Option<Error> {
     Some(Error::input(format!("there is no folder {}: expected one that exists", folder.display())).with("file", path.display()))
 }
 
-/// A value as a cell of CSV: NULL is empty, a text stands without quotes of JSON.
+/// A value as a cell of CSV: NULL is empty, a text is written without the quotes of JSON.
 fn cell(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Null => String::new(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, StringArray};
+use arrow::datatypes::{DataType, Field, Fields, Schema};
 
 use super::*;
 
@@ -71,6 +72,15 @@ fn a_file_that_is_not_finished_leaves_nothing() {
     let path = folder.path().join("scored.csv");
     let mut file = RowFile::create(&path, RowFileFormat::Csv, rows().schema_ref()).unwrap();
     file.write(&rows()).unwrap();
-    file.discard();
+    drop(file);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_file_that_cannot_be_begun_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let nothing = Field::new("nothing", DataType::Struct(Fields::empty()), true);
+    let schema = Arc::new(Schema::new(vec![nothing]));
+    assert!(RowFile::create(&folder.path().join("scored.parquet"), RowFileFormat::Parquet, &schema).is_err(), "it has no columns");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
