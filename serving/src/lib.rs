@@ -69,7 +69,7 @@ pub use node::Node;
 pub use query_runtime::CATALOG;
 pub use read_view::{BuildingView, Loaded, LoadedView, LostSnapshot, ReadView, ServingClock};
 pub use scoring::{EventOutcome, RepeatedEvent, ScoreMeta, Scored, Scorer, StoredEvent};
-pub use sockets::{ClientListener, allowed_connections, tune_socket};
+pub use sockets::{ClientListener, OpenConnection, allowed_connections, tune_socket};
 pub use sql::params as parameters;
 pub use sql::{
     Described, Params, QueryMeta, QueryResponse, SearchPath, SessionSettings, TableDescription, Turn, array_items, date_and_zone,

@@ -1,9 +1,11 @@
-//! Accepts the connections of every protocol, up to a limit, and sets the options of their sockets.
+//! Accepts the connections of every protocol, up to a limit, counts them, and sets the options of their sockets.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use metrics::Gauge;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -17,7 +19,7 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_TRIES: u32 = 4;
 /// After an error of the system (no file handles, say) nothing is accepted for this time.
-const PAUSE: Duration = Duration::from_millis(50);
+const AFTER_A_FAILURE: Duration = Duration::from_millis(500);
 
 /// An address at which clients of a protocol connect. Connections made before [`ClientListener::accept`] wait.
 #[derive(Debug)]
@@ -32,7 +34,7 @@ impl ClientListener {
     ///
     /// Errors: `Unavailable` when it cannot be listened on.
     pub fn bind(address: SocketAddr, protocol: &'static str) -> Result<ClientListener> {
-        let cannot = |error: std::io::Error| {
+        let cannot = |error: io::Error| {
             Error::unavailable(format!("cannot listen for {protocol} clients")).with("address", address).caused_by(error)
         };
         let listener = StdListener::bind(address).map_err(cannot)?;
@@ -50,17 +52,9 @@ impl ClientListener {
         let listener = TcpListener::from_std(self.listener)?;
         let (places, tasks) = (Arc::new(Semaphore::new(places)), TaskTracker::new());
         loop {
-            let accepted = tokio::select! {
+            let socket = tokio::select! {
                 () = stop.cancelled() => break,
-                accepted = listener.accept() => accepted,
-            };
-            let socket = match accepted {
-                Ok((socket, _)) => socket,
-                Err(error) => {
-                    tracing::warn!(%error, "a {} connection was not accepted", self.protocol);
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
+                socket = next_connection(&listener, self.protocol) => socket,
             };
             let Ok(place) = places.clone().try_acquire_owned() else {
                 refused();
@@ -76,6 +70,42 @@ impl ClientListener {
         tasks.close();
         tasks.wait().await;
         Ok(())
+    }
+}
+
+/// Waits for a connection. While the system accepts none, it is asked again and again.
+pub(crate) async fn next_connection(listener: &TcpListener, protocol: &'static str) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((socket, _)) => return socket,
+            Err(error) if is_of_client(error.kind()) => {}
+            Err(error) => {
+                tracing::warn!(%error, protocol, "a connection cannot be accepted");
+                tokio::time::sleep(AFTER_A_FAILURE).await;
+            }
+        }
+    }
+}
+
+/// Whether a connection was not accepted because its client has closed it meanwhile: others are accepted at once.
+fn is_of_client(error: io::ErrorKind) -> bool {
+    matches!(error, io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
+}
+
+/// A connection in the gauge of those that are open. It leaves the gauge when this is dropped, so also where answering
+/// it panics.
+pub struct OpenConnection(Gauge);
+
+impl OpenConnection {
+    pub fn count(gauge: Gauge) -> OpenConnection {
+        gauge.increment(1.0);
+        OpenConnection(gauge)
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
     }
 }
 
@@ -99,7 +129,7 @@ pub fn allowed_connections(wanted: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -136,6 +166,28 @@ mod tests {
         assert!(!task.is_finished(), "the first client is not waited for");
         may_end.add_permits(1);
         task.await.unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_client_that_leaves_keeps_no_other_client_waiting() {
+        use io::ErrorKind::{ConnectionAborted, ConnectionReset, Other, OutOfMemory};
+        assert_eq!([ConnectionAborted, ConnectionReset, OutOfMemory, Other].map(is_of_client), [true, true, false, false]);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_panics_is_no_longer_counted() {
+        let count = Arc::new(AtomicU64::new(0));
+        let gauge = Gauge::from_arc(count.clone());
+        let shown = || f64::from_bits(count.load(Ordering::Acquire));
+        let first = OpenConnection::count(gauge.clone());
+        let second = tokio::spawn(async move {
+            let _open = OpenConnection::count(gauge);
+            panic!("while the second connection is answered");
+        });
+        assert!(second.await.is_err_and(|error| error.is_panic()));
+        assert_eq!(shown(), 1.0);
+        drop(first);
+        assert_eq!(shown(), 0.0);
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use serving::http::Protection;
-use serving::{ClientListener, Node, allowed_connections, tune_socket};
+use serving::{ClientListener, Node, OpenConnection, allowed_connections, tune_socket};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -82,8 +82,7 @@ struct Connection {
 
 impl Connection {
     async fn answer(self, socket: TcpStream) {
-        let connections = metrics::gauge!("basestream_serving_flight_connections");
-        connections.increment(1.0);
+        let _open = OpenConnection::count(metrics::gauge!("basestream_serving_flight_connections"));
         let has_asked = Arc::new(AtomicBool::new(false));
         let mut answering = pin!(self.encrypted(socket, has_asked.clone()));
         let ended = tokio::select! {
@@ -93,7 +92,6 @@ impl Connection {
         if !ended && has_asked.load(Ordering::Relaxed) {
             answering.await;
         }
-        connections.decrement(1.0);
     }
 
     async fn encrypted(&self, socket: TcpStream, has_asked: Arc<AtomicBool>) {

@@ -9,7 +9,7 @@ use access::tls::ServerTls;
 use access::{Action, Authenticator, Object, Principal, may};
 use bytes::BytesMut;
 use serving::http::Protection;
-use serving::{ClientListener, Node, allowed_connections, tune_socket};
+use serving::{ClientListener, Node, OpenConnection, allowed_connections, tune_socket};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -92,10 +92,8 @@ impl Server {
         tune_socket(&socket);
         match self.let_in(socket).await {
             Ok((connection, _place)) => {
-                let connections = metrics::gauge!("basestream_serving_postgres_connections");
-                connections.increment(1.0);
+                let _open = OpenConnection::count(metrics::gauge!("basestream_serving_postgres_connections"));
                 connection.run(&self.stop).await;
-                connections.decrement(1.0);
             }
             Err(Unwelcome::Refused(stream, problem)) => refuse(stream, problem).await,
             Err(Unwelcome::Done) => {}

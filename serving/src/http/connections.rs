@@ -28,12 +28,12 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{debug, warn};
+use tracing::debug;
 use types::threads;
 
 use super::stalled::Stalled;
 use crate::limits::ServingLimits;
-use crate::sockets::{allowed_connections, tune_socket};
+use crate::sockets::{allowed_connections, next_connection, tune_socket};
 
 /// What connections may take.
 #[derive(Debug, Clone, Copy)]
@@ -69,9 +69,6 @@ const REFUSAL_TIME: Duration = Duration::from_secs(1);
 const REFUSAL: &str = "{\"type\":\"urn:basestream:problem:busy\",\"title\":\"Service Unavailable\",\"status\":503,\
     \"detail\":\"the server has as many connections as it may: close those that are not used, or try again\"}";
 
-/// How long to wait after a connection could not be accepted for want of files or memory.
-const AFTER_A_FAILURE: Duration = Duration::from_millis(500);
-
 /// Answers until `stop`; then requests under way are finished.
 pub(super) async fn serve(listener: TcpListener, router: Router, tls: Option<ServerTls>, limits: Limits, stop: CancellationToken) {
     let places = Arc::new(Semaphore::new(limits.connections));
@@ -81,7 +78,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, tls: Option<Ser
         let stream = tokio::select! {
             () = stop.cancelled() => break,
             Some(_) = connections.join_next() => continue,
-            accepted = accept(&listener) => accepted,
+            stream = next_connection(&listener, "HTTP") => stream,
         };
         let Ok(place) = places.clone().try_acquire_owned() else {
             metrics::counter!("basestream_serving_http_connections_refused_total").increment(1);
@@ -116,20 +113,6 @@ async fn refuse(mut stream: TcpStream) {
     }
     let mut asked = [0; 1024];
     while stream.read(&mut asked).await.is_ok_and(|read| read > 0) {}
-}
-
-async fn accept(listener: &TcpListener) -> TcpStream {
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return stream,
-            // The client has gone meanwhile.
-            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {}
-            Err(error) => {
-                warn!(%error, "a connection cannot be accepted");
-                tokio::time::sleep(AFTER_A_FAILURE).await;
-            }
-        }
-    }
 }
 
 async fn answer(stream: TcpStream, router: Router, tls: Option<ServerTls>, limits: Limits, stop: CancellationToken) {
