@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use catalog::Catalog;
 use committed::segment::SegmentSession;
 use datafusion::prelude::SessionContext;
-use engine::fresh::{Chain, Fresh, ViewVersion};
+use engine::fresh::{Chain, Fresh};
 use engine::functions::Functions;
 use storage::ObjectStorage;
 use tokio::sync::{Notify, watch};
@@ -51,6 +51,7 @@ pub(crate) use waiting::{AwaitedPosition, CountedEvents};
 pub use wanted::WantedViews;
 pub use workers::FollowSettings;
 
+use asking::RequestedRuns;
 use changed_views::ChangedViews;
 use lease::InUse;
 pub use lease::NODE_LEASE;
@@ -105,8 +106,7 @@ struct Inner {
     /// Notified when the state that is loaded is to be looked at once more: a snapshot that is being copied turned out
     /// to be damaged, or not all that is little was computed.
     look_again: Arc<Notify>,
-    /// When runs were asked for of versions that are being built.
-    asked: Mutex<BTreeMap<ViewVersion, Micros>>,
+    requested: RequestedRuns,
     session: SegmentSession,
     loaded: RwLock<Option<Arc<Loaded>>>,
     /// Changes with what is loaded.
@@ -147,7 +147,7 @@ impl Follower {
             settings,
             wall,
             look_again: Arc::default(),
-            asked: Mutex::default(),
+            requested: RequestedRuns::default(),
             session,
             loaded: RwLock::new(None),
             moved: watch::Sender::new(()),

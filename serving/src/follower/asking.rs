@@ -1,11 +1,13 @@
 //! Requests a run of a view version that has to be built and that nothing else makes due: its snapshot or its segments
 //! are lost, or another release made them.
 
-use std::sync::PoisonError;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use catalog::{CatalogState, RunRecord, RunStatus};
 use committed::registry::LiveView;
+use engine::fresh::ViewVersion;
 use tracing::info;
 use types::Result;
 use types::tiles::Micros;
@@ -23,19 +25,36 @@ impl Follower {
         let now = (self.0.wall)();
         for (version, building) in &loaded.building {
             let live = &building.held.live;
-            let last_asked = self.asked().get(version).copied();
+            let last_asked = self.0.requested.last(version);
             let facts = Asking { newest: newest_run(&loaded.state, live).map(|run| run.status), since: building.since, last_asked, now };
             if facts.is_due() {
                 self.0.catalog.request_run(&live.name, live.version).await?;
                 info!(view = %live.name, version = live.version, "a run was requested: it builds the view");
-                self.asked().insert(version.clone(), now);
+                self.0.requested.note(version.clone(), now);
             }
         }
         Ok(())
     }
+}
 
-    fn asked(&self) -> std::sync::MutexGuard<'_, std::collections::BTreeMap<engine::fresh::ViewVersion, Micros>> {
-        self.0.asked.lock().unwrap_or_else(PoisonError::into_inner)
+/// When runs of view versions were requested.
+#[derive(Debug, Default)]
+pub(super) struct RequestedRuns(Mutex<BTreeMap<ViewVersion, Micros>>);
+
+impl RequestedRuns {
+    fn last(&self, version: &ViewVersion) -> Option<Micros> {
+        self.lock().get(version).copied()
+    }
+
+    /// Notes a request, and forgets those that keep no other one from being made.
+    fn note(&self, version: ViewVersion, now: Micros) {
+        let mut requested = self.lock();
+        requested.retain(|_, at| !has_passed(*at, ASK_AGAIN, now));
+        requested.insert(version, now);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ViewVersion, Micros>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -54,9 +73,13 @@ impl Asking {
     /// A run that failed is tried again by the scheduler, later and later.
     fn is_due(&self) -> bool {
         let is_coming = matches!(self.newest, Some(RunStatus::Requested | RunStatus::Running | RunStatus::Failed));
-        let passed = |since: Micros, wait: Duration| self.now.saturating_sub(since) >= wait.as_micros() as Micros;
-        !is_coming && passed(self.since, PATIENCE) && self.last_asked.is_none_or(|asked| passed(asked, ASK_AGAIN))
+        let has_passed = |since: Micros, wait: Duration| has_passed(since, wait, self.now);
+        !is_coming && has_passed(self.since, PATIENCE) && self.last_asked.is_none_or(|asked| has_passed(asked, ASK_AGAIN))
     }
+}
+
+fn has_passed(since: Micros, wait: Duration, now: Micros) -> bool {
+    now.saturating_sub(since) >= wait.as_micros() as Micros
 }
 
 /// The newest run of a view version; one that waits or runs before all others.
