@@ -15,7 +15,7 @@ use types::tiles::Micros;
 use crate::answers::Answers;
 use crate::kept_keys::{KeptKeys, KeyName};
 use crate::read_view::{LoadedView, ReadView};
-use crate::row_cache::{RowBasis, Standing};
+use crate::row_cache::{RowBasis, RowValidity};
 
 mod edge_layers;
 mod grouped;
@@ -62,7 +62,7 @@ pub(crate) trait Answerer: Send + Sync {
     fn kept_key(&self, asked: &AskedKeys<'_>) -> Result<Option<KeyName>>;
 
     /// Whether the cached row of one key, made from `known`, is still valid.
-    fn standing(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>, known: Option<&RowBasis>) -> Result<Standing>;
+    fn row_validity(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>, known: Option<&RowBasis>) -> Result<RowValidity>;
 
     /// The rows of a view as some events see them, one for each. Errors: as those of [`Answerer::rows`].
     fn rows_seen(&self, source: &StateSource<'_>, seen: &SeenBy<'_>) -> Result<RecordBatch>;

@@ -16,7 +16,7 @@ use crate::recently_used::{Limit, RecentlyUsed};
 
 mod basis;
 
-pub(crate) use basis::{Part, RowBasis, RowInputs, Standing};
+pub(crate) use basis::{Part, RowBasis, RowInputs, RowValidity};
 
 /// The cache keeps at most this many rows.
 const MAX_ROWS: usize = 10_000;

@@ -19,7 +19,7 @@ use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
 use types::{Error, ErrorKind, Result};
 
-use super::node::{FailingView, NodeAnswer, NodeSays, ask_node};
+use super::node::{FailingView, NodeAnswer, NodeFacts, ask_node};
 use super::problems::{BackingService, Facts, LeftOutEvents, RECENT_US, Unreachable};
 use super::{RUNS, alerts};
 use crate::dead_letters::{NewestDeadLetters, RecentDeadLetters, recent};
@@ -79,11 +79,11 @@ impl Services {
         let (log, stored, node) =
             futures::join!(self.ask_log(&facts.state), self.ask_storage(&facts.state, facts.now), ask_node(&self.settings.serving));
         let mut node = match node {
-            NodeAnswer::Says(says) => *says,
-            NodeAnswer::Silent => NodeSays::default(),
+            NodeAnswer::Facts(node) => *node,
+            NodeAnswer::Silent => NodeFacts::default(),
             NodeAnswer::Unasked(unasked) => {
                 facts.unasked = Some(unasked);
-                NodeSays::default()
+                NodeFacts::default()
             }
         };
         facts.refused = std::mem::take(&mut node.views_refused);
@@ -108,14 +108,14 @@ impl Services {
     pub(super) async fn facts_of_node(
         &self,
         read_view: &ReadView,
-        mut says: NodeSays,
+        mut node: NodeFacts,
         newest: &mut NewestDeadLetters,
     ) -> (Facts, Vec<RunRecord>) {
         let loaded = &read_view.loaded;
         let mut facts = Facts {
             state: (*loaded.state).clone(),
             registry: Some(Ok((*loaded.registry).clone())),
-            refused: std::mem::take(&mut says.views_refused),
+            refused: std::mem::take(&mut node.views_refused),
             ..self.facts_of_settings()
         };
         let asked = in_time("the catalog", self.ask_catalog(&mut facts));
@@ -125,7 +125,7 @@ impl Services {
             Vec::new()
         });
         note_log(&mut facts, log);
-        note_node(&mut facts, says);
+        note_node(&mut facts, node);
         if let Ok(storage) = &self.storage {
             let reasons = newest.reasons(storage, &facts.state, facts.now.saturating_sub(RECENT_US)).await;
             let with_reason = |reason| RecentDeadLetters { replayed: 0, reason: Some(Ok(reason)) };
@@ -170,7 +170,7 @@ impl Services {
     }
 
     /// Reads what the log knows of each live stream's topic, and of other consumer groups.
-    async fn ask_log(&self, state: &CatalogState) -> Result<LogSays> {
+    async fn ask_log(&self, state: &CatalogState) -> Result<LogAnswers> {
         let log = self.log.as_ref().map_err(again)?;
         let topics = topics(state);
         if topics.is_empty() {
@@ -179,7 +179,7 @@ impl Services {
         let requests: Vec<_> = topics.into_iter().map(|(stream, topic)| ask_topic(&**log, state, stream, topic)).collect();
         let groups = in_time("the log", log.reader_groups());
         let (topics, groups) = futures::join!(futures::future::join_all(requests), groups);
-        Ok(LogSays { topics, idle_groups: idle_groups(groups.unwrap_or_default(), &self.settings.speed.group, state) })
+        Ok(LogAnswers { topics, idle_groups: idle_groups(groups.unwrap_or_default(), &self.settings.speed.group, state) })
     }
 
     async fn ask_storage(&self, state: &CatalogState, now: Micros) -> Result<StorageFacts> {
@@ -209,11 +209,11 @@ fn idle_groups(groups: Vec<ReaderGroup>, own: &str, state: &CatalogState) -> Vec
     idle
 }
 
-fn note_log(facts: &mut Facts, said: Result<LogSays>) {
-    match said {
-        Ok(said) => {
-            facts.idle_groups = said.idle_groups;
-            for (stream, topic) in said.topics {
+fn note_log(facts: &mut Facts, answers: Result<LogAnswers>) {
+    match answers {
+        Ok(answers) => {
+            facts.idle_groups = answers.idle_groups;
+            for (stream, topic) in answers.topics {
                 facts.identities.extend(topic.identity.map(|identity| (stream.clone(), identity)));
                 facts.waiting_since.extend(topic.waiting_since);
                 facts.ends.insert(stream, topic.ends);
@@ -223,8 +223,8 @@ fn note_log(facts: &mut Facts, said: Result<LogSays>) {
     }
 }
 
-/// Takes note of what a node of this installation says.
-fn note_node(facts: &mut Facts, node: NodeSays) {
+/// Takes note of what a node of this installation reports.
+fn note_node(facts: &mut Facts, node: NodeFacts) {
     facts.failing = node.outages;
     facts.workers = node.workers;
     facts.building = node.views_building.into_iter().map(|building| ViewVersion::new(building.view, building.version)).collect();
@@ -233,12 +233,12 @@ fn note_node(facts: &mut Facts, node: NodeSays) {
     facts.left_out.extend(node.views_failing.into_iter().map(left_out));
 }
 
-struct LogSays {
-    topics: Vec<(Arc<str>, TopicSays)>,
+struct LogAnswers {
+    topics: Vec<(Arc<str>, TopicAnswers)>,
     idle_groups: Vec<ReaderGroup>,
 }
 
-struct TopicSays {
+struct TopicAnswers {
     ends: Result<Vec<PartitionBounds>, String>,
     identity: Option<String>,
     waiting_since: Vec<(PartitionId, Micros)>,
@@ -251,17 +251,17 @@ struct StorageFacts {
     dead_letters: BTreeMap<Arc<str>, RecentDeadLetters>,
 }
 
-async fn ask_topic(log: &dyn Log, state: &CatalogState, stream: Arc<str>, topic: Arc<str>) -> (Arc<str>, TopicSays) {
+async fn ask_topic(log: &dyn Log, state: &CatalogState, stream: Arc<str>, topic: Arc<str>) -> (Arc<str>, TopicAnswers) {
     let ends = match in_time("the log", log.bounds(&topic)).await {
         Ok(ends) => ends,
-        Err(error) => return (stream, TopicSays { ends: Err(error.to_string()), identity: None, waiting_since: Vec::new() }),
+        Err(error) => return (stream, TopicAnswers { ends: Err(error.to_string()), identity: None, waiting_since: Vec::new() }),
     };
     let identity = match ends.is_empty() {
         true => None,
         false => in_time("the log", log.identity(&topic)).await.ok(),
     };
     let waiting_since = waiting(log, state, &stream, &topic, &ends).await;
-    (stream, TopicSays { ends: Ok(ends), identity, waiting_since })
+    (stream, TopicAnswers { ends: Ok(ends), identity, waiting_since })
 }
 
 /// Returns the topic of each live stream.

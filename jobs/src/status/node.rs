@@ -16,16 +16,16 @@ const NODE_WAIT: Duration = Duration::from_secs(1);
 
 /// What became of the request.
 pub(super) enum NodeAnswer {
-    Says(Box<NodeSays>),
+    Facts(Box<NodeFacts>),
     /// No node runs there, or it does not answer in time.
     Silent,
     /// Something answers, but not what was asked.
     Unasked(UnaskedNode),
 }
 
-/// What a node says of itself.
+/// What a node reports about itself.
 #[derive(Default, Deserialize)]
-pub(super) struct NodeSays {
+pub(super) struct NodeFacts {
     /// The identity of its catalog.
     pub(super) catalog: String,
     pub(super) outages: Vec<Failing>,
@@ -53,7 +53,7 @@ pub(super) struct FailingView {
     pub(super) left_out: LeftOutEvents,
 }
 
-/// What a node says to those who may not read the process, or while it has not loaded a catalog state.
+/// What a node reports to those who may not read the process, or while it has not loaded a catalog state.
 #[derive(Deserialize)]
 struct Short {
     status: serde_json::Value,
@@ -61,7 +61,7 @@ struct Short {
 
 /// Asks the node at this address, ready or not.
 ///
-/// With a token in BASESTREAM_TOKEN also of one that says little to others.
+/// With a token in BASESTREAM_TOKEN also of one that reports little to others.
 pub(super) async fn ask_node(serving: &ServingSettings) -> NodeAnswer {
     let scheme = if serving.tls.cert.is_some() { "https" } else { "http" };
     let address = format!("{scheme}://{}", serving.http);
@@ -80,16 +80,16 @@ pub(super) async fn ask_node(serving: &ServingSettings) -> NodeAnswer {
     let status = response.status();
     let Ok(body) = response.bytes().await else { return NodeAnswer::Silent };
     match read(status, &body) {
-        Ok(Some(says)) => NodeAnswer::Says(Box::new(says)),
+        Ok(Some(node)) => NodeAnswer::Facts(Box::new(node)),
         Ok(None) => NodeAnswer::Silent,
         Err(reason) => unasked(reason),
     }
 }
 
 /// Reads what a node answered; `None` if it has not loaded a catalog state yet. The error says why it told less.
-fn read(status: StatusCode, body: &[u8]) -> Result<Option<NodeSays>, String> {
-    if let Ok(says) = serde_json::from_slice(body) {
-        return Ok(Some(says));
+fn read(status: StatusCode, body: &[u8]) -> Result<Option<NodeFacts>, String> {
+    if let Ok(node) = serde_json::from_slice(body) {
+        return Ok(Some(node));
     }
     match (status, serde_json::from_slice::<Short>(body)) {
         (StatusCode::UNAUTHORIZED, _) => Err("it asks for a token".into()),

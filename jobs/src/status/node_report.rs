@@ -17,7 +17,7 @@ use types::vector::PartitionId;
 use types::{Result, TransitionKind};
 
 use super::gather::Services;
-use super::node::NodeSays;
+use super::node::NodeFacts;
 use super::problems::{Facts, Problem};
 use super::{AlertStatus, PartitionStatus, QueuedRun, RunReport, SinkStatus, StalledReport, Status, ViewStatus};
 use crate::all_counted::AllCounted;
@@ -42,9 +42,9 @@ impl NodeReporter {
     }
 
     async fn make(&self, read_view: &ReadView, ready: Value) -> Result<Value> {
-        let says: NodeSays = serde_json::from_value(ready)?;
+        let node: NodeFacts = serde_json::from_value(ready)?;
         let mut newest = self.newest_dead_letters.lock().await;
-        let (facts, runs) = self.services.facts_of_node(read_view, says, &mut newest).await;
+        let (facts, runs) = self.services.facts_of_node(read_view, node, &mut newest).await;
         let last = self.services.last_transitions(&facts).await;
         let stalls: Vec<(Stall, Duration)> = self.workers.iter().flat_map(WorkerProgress::stalls).collect();
         let status = Status::from_facts(&facts, &runs);

@@ -74,9 +74,9 @@ pub struct Plain {
 /// Rewrites a view. `is_aggregate` recognises aggregates among the functions of the session that will run the text.
 pub fn plain(view: &ViewDefinition, definitions: &Definitions, is_aggregate: &dyn Fn(&str) -> bool, moment: Moment) -> Result<Plain> {
     let about = |error: Error| error.with("view", &view.name);
-    let carry::CarriedQuery { mut query, reads, sides } = carry::carry(view, definitions, carry::Where::Kept).map_err(about)?;
+    let carry::CarriedQuery { mut query, reads, sides } = carry::carry(view, definitions, carry::InnerFilters::Kept).map_err(about)?;
     let (mut counts, mut crowded) = (query.clone(), query.clone());
-    let mut read = carry::carry(view, definitions, carry::Where::Dropped).map_err(about)?;
+    let mut read = carry::carry(view, definitions, carry::InnerFilters::Dropped).map_err(about)?;
     let rewritten = select::rewrite(top_select(&mut query)?, &sides, view, is_aggregate, moment).map_err(about)?;
     select::count(top_select(&mut counts)?, &sides, &rewritten, moment).map_err(about)?;
     select::count_read(top_select(&mut read.query)?, &read.sides)?;

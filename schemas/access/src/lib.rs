@@ -27,6 +27,6 @@ pub use jwt::{Issuer, IssuerSettings};
 pub use keyring::{Keyring, ScramLogin};
 pub use listening::may_listen;
 pub use may::{Action, Object, allow, may};
-pub use principal::{Grant, Only, Principal};
+pub use principal::{Grant, GrantScope, Principal};
 pub use scram::{proof_of_client, salted};
 pub use token::{NewToken, TOKEN_PREFIX, hash, new_token};

@@ -15,7 +15,7 @@ use std::fmt;
 use catalog::Role;
 use types::{Error, Result};
 
-use crate::principal::{Grant, Only, Principal};
+use crate::principal::{Grant, GrantScope, Principal};
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,7 @@ fn is_granted(grant: &Grant, action: Action, object: Object<'_>) -> bool {
     has_role && grant.only.as_ref().is_none_or(|only| reaches(only, object))
 }
 
-fn reaches(only: &Only, object: Object<'_>) -> bool {
+fn reaches(only: &GrantScope, object: Object<'_>) -> bool {
     match object {
         Object::View(view) => only.views.contains(view),
         Object::Stream(stream) => only.streams.contains(stream),

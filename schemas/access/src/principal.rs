@@ -22,12 +22,12 @@ pub struct Principal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     pub role: Role,
-    pub only: Option<Only>,
+    pub only: Option<GrantScope>,
 }
 
 /// The views and streams that a grant is limited to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Only {
+pub struct GrantScope {
     pub views: BTreeSet<String>,
     pub streams: BTreeSet<String>,
 }
@@ -67,7 +67,7 @@ impl Principal {
         let only = token
             .only
             .as_ref()
-            .map(|only| Only { views: only.views.iter().cloned().collect(), streams: only.streams.iter().cloned().collect() });
+            .map(|only| GrantScope { views: only.views.iter().cloned().collect(), streams: only.streams.iter().cloned().collect() });
         let grants = vec![Grant { role: token.role, only }];
         Principal { token: Some(token.hash.as_str().into()), ..Principal::new(&token.name, grants) }
     }

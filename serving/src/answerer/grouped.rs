@@ -17,7 +17,7 @@ use types::{Error, Result};
 
 use crate::copy::PartRun;
 use crate::kept_keys::KeyName;
-use crate::row_cache::{Part, RowBasis, RowInputs, Standing};
+use crate::row_cache::{Part, RowBasis, RowInputs, RowValidity};
 
 use super::key_range::KeyRange;
 use super::{Answerer, Answers, AskedKeys, AskedPart, KeyPart, NeededBuckets, Scanned, StateSource, scan_parts};
@@ -72,10 +72,10 @@ impl Answerer for Grouped<'_> {
         }
     }
 
-    fn standing(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>, known: Option<&RowBasis>) -> Result<Standing> {
+    fn row_validity(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>, known: Option<&RowBasis>) -> Result<RowValidity> {
         let plan = &self.view.plan;
         if matches!(source, StateSource::Archive(_)) || asked.keys != 1 || plan.reads_time(asked.wanted) {
-            return Ok(Standing::NotCacheable);
+            return Ok(RowValidity::NotCacheable);
         }
         let encoded = self.encoded(asked)?;
         let mut pieces = Pieces::default();

@@ -12,7 +12,7 @@ use engine::walk::{CancelCheck, LinkedView, Walk, Walked};
 use types::Result;
 
 use crate::kept_keys::KeyName;
-use crate::row_cache::{Part, RowBasis, RowInputs, Standing};
+use crate::row_cache::{Part, RowBasis, RowInputs, RowValidity};
 
 use super::edge_layers::ViewEdges;
 use super::grouped::check_types;
@@ -60,12 +60,12 @@ impl Answerer for Linked<'_> {
     }
 
     /// A walk may lead to any edge, so its row depends on all layers of the view.
-    fn standing(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>, known: Option<&RowBasis>) -> Result<Standing> {
+    fn row_validity(&self, source: &StateSource<'_>, asked: &AskedKeys<'_>, known: Option<&RowBasis>) -> Result<RowValidity> {
         let (StateSource::Layers { read_view, view: loaded }, false) = (source, self.view.plan.reads_time(asked.wanted)) else {
-            return Ok(Standing::NotCacheable);
+            return Ok(RowValidity::NotCacheable);
         };
         if asked.keys != 1 || asked.paths.most > 0 {
-            return Ok(Standing::NotCacheable);
+            return Ok(RowValidity::NotCacheable);
         }
         let mut parts: Vec<Part<'_>> = Vec::new();
         parts.extend(loaded.snapshot.iter().map(|snapshot| Part::Whole(snapshot.clone())));

@@ -20,7 +20,7 @@ use crate::kept_keys::{KeptKeys, KeyName};
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::LoadedView;
-use crate::row_cache::{RowName, Standing};
+use crate::row_cache::{RowName, RowValidity};
 
 /// Keys of one view whose rows are asked for, by a lookup or by the lookup path of SQL.
 pub(crate) struct KeyRows {
@@ -55,16 +55,16 @@ impl KeyRows {
         let name = self.hot_row(view, &mut columns, runtime)?.filter(|_| !needs_archive);
         let Some(name) = name else { return self.answer_anew(view, columns, needs_archive, runtime).await };
         let known = runtime.rows().get(&name);
-        let standing = self.ask(view, &columns, None, None, |answerer, source, asked| {
-            answerer.standing(source, asked, known.as_ref().map(|known| &known.basis))
+        let validity = self.ask(view, &columns, None, None, |answerer, source, asked| {
+            answerer.row_validity(source, asked, known.as_ref().map(|known| &known.basis))
         })?;
-        if let (Standing::Same, Some(known)) = (&standing, known) {
+        if let (RowValidity::Same, Some(known)) = (&validity, known) {
             runtime.rows().count_hit();
             return self.noted(view, known.answers.clone());
         }
         runtime.rows().count_miss();
         let answers = self.answer_anew(view, columns, needs_archive, runtime).await?;
-        if let Standing::New(basis) = standing {
+        if let RowValidity::New(basis) = validity {
             runtime.rows().put(name, basis, &answers);
         }
         Ok(answers)

@@ -1,4 +1,4 @@
-use access::{Grant, Only};
+use access::{Grant, GrantScope};
 use catalog::Role;
 
 use super::*;
@@ -8,7 +8,7 @@ use crate::harness::{Harness, event};
 #[tokio::test(flavor = "multi_thread")]
 async fn hiding_streams_counts_as_no_query() {
     let harness = Harness::filled().await;
-    let only = Only { views: ["velocity".to_owned()].into(), streams: Default::default() };
+    let only = GrantScope { views: ["velocity".to_owned()].into(), streams: Default::default() };
     let ann = Principal::new("ann", vec![Grant { role: Role::Reader, only: Some(only) }]);
     let ann = harness.node.acting_for(Arc::new(ann));
     let committed = harness.node.read_view().unwrap().vector;

@@ -25,7 +25,7 @@ pub(crate) enum Part<'a> {
 }
 
 /// Whether a cached row is still valid.
-pub(crate) enum Standing {
+pub(crate) enum RowValidity {
     /// It is the row that would be made now.
     Same,
     /// A new row must be made, from this.
@@ -59,10 +59,10 @@ const WEAK_BYTES: usize = 256;
 
 impl RowInputs<'_> {
     /// Compares them with what the known row was made from.
-    pub(crate) fn compared(self, known: Option<&RowBasis>) -> Standing {
+    pub(crate) fn compared(self, known: Option<&RowBasis>) -> RowValidity {
         match known.is_some_and(|known| known.is(&self)) {
-            true => Standing::Same,
-            false => Standing::New(RowBasis::from_inputs(self)),
+            true => RowValidity::Same,
+            false => RowValidity::New(RowBasis::from_inputs(self)),
         }
     }
 }

@@ -260,7 +260,7 @@ async fn without_room_no_row_is_kept() {
     for at in 0..1_000u32 {
         let key = KeyName { view: ViewVersion::new("v", 1), key: at.to_be_bytes().as_slice().into() };
         let name = RowName { key, columns: Arc::new([0]) };
-        let Standing::New(basis) = (RowInputs { spans: Vec::new(), parts: Vec::new() }).compared(None) else { panic!() };
+        let RowValidity::New(basis) = (RowInputs { spans: Vec::new(), parts: Vec::new() }).compared(None) else { panic!() };
         cache.put(name.clone(), basis, &answers);
         assert!(cache.get(&name).is_some() && pool.reserved() <= 20_000);
     }

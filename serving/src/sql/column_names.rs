@@ -35,9 +35,9 @@ pub(super) fn repeated_name(error: &Error) -> Option<String> {
     rest.map(|(name, _)| name.to_owned())
 }
 
-/// What [`tell_apart`] did.
+/// What [`alias_repeated_names`] did.
 #[derive(Debug, Default)]
-pub(super) struct ToldApart {
+pub(super) struct AliasedColumns {
     /// By our aliases.
     names: BTreeMap<String, HiddenName>,
     /// The names that mean different columns.
@@ -52,7 +52,7 @@ enum HiddenName {
     OfExpression(String),
 }
 
-impl ToldApart {
+impl AliasedColumns {
     pub(super) fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
@@ -109,17 +109,17 @@ fn ambiguous(name: &str) -> Error {
 /// refused: columns of these names are also among those of a `*` beside them.
 ///
 /// Errors: `Input` where ORDER BY names one of several columns, and where a subquery gives different columns one name.
-pub(super) fn tell_apart(statement: &mut Statement, clashing: &BTreeSet<String>) -> Result<ToldApart> {
-    let mut repeats = Repeats { clashing, told_apart: ToldApart::default(), depth: 0, outcome: Ok(()) };
+pub(super) fn alias_repeated_names(statement: &mut Statement, clashing: &BTreeSet<String>) -> Result<AliasedColumns> {
+    let mut repeats = Repeats { clashing, aliased: AliasedColumns::default(), depth: 0, outcome: Ok(()) };
     if let Some(statement) = inner_mut(statement) {
         let _ = statement.visit_mut(&mut repeats);
     }
-    repeats.outcome.map(|()| repeats.told_apart)
+    repeats.outcome.map(|()| repeats.aliased)
 }
 
 struct Repeats<'a> {
     clashing: &'a BTreeSet<String>,
-    told_apart: ToldApart,
+    aliased: AliasedColumns,
     /// How many queries are around what is visited.
     depth: usize,
     outcome: Result<()>,
@@ -140,7 +140,7 @@ impl VisitorMut for Repeats<'_> {
             Some(name) => Err(self::ambiguous(name)),
             None => refuse_ambiguous(order_by.as_ref(), &ambiguous),
         };
-        self.told_apart.ambiguous.extend(ambiguous);
+        self.aliased.ambiguous.extend(ambiguous);
         if self.outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
@@ -231,7 +231,7 @@ impl Repeats<'_> {
 
     fn hide(&mut self, item: &mut SelectItem, found: &Item) {
         let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { return };
-        let alias = format!("{ALIAS}{}", self.told_apart.names.len());
+        let alias = format!("{ALIAS}{}", self.aliased.names.len());
         let name = match &found.name {
             ItemName::Output(name) => HiddenName::Written(name.clone()),
             ItemName::Expression(_) => HiddenName::OfExpression(found.text.clone()),
@@ -239,7 +239,7 @@ impl Repeats<'_> {
         // A copy of a deep expression takes much of the stack.
         let expr = std::mem::replace(expr, ast::Expr::Identifier(Ident::new("")));
         *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', alias.as_str()) };
-        self.told_apart.names.insert(alias, name);
+        self.aliased.names.insert(alias, name);
     }
 }
 
@@ -374,10 +374,10 @@ pub(super) fn names_of_casts(statement: &Statement) -> Vec<Option<String>> {
 }
 
 /// Gives columns the names that SQL has for them: `3`, not `Int64(3)`. A column keeps DataFusion's name if another
-/// column already has the one from SQL. The columns that [`tell_apart`] renamed get their names back, and the casts of
-/// columns get those from [`names_of_casts`].
-pub(super) fn named(plan: LogicalPlan, told_apart: &ToldApart, casts: &[Option<String>]) -> Result<LogicalPlan> {
-    let hidden = told_apart.names_in(&plan)?;
+/// column already has the one from SQL. The columns that [`alias_repeated_names`] renamed get their names back, and the
+/// casts of columns get those from [`names_of_casts`].
+pub(super) fn named(plan: LogicalPlan, aliased: &AliasedColumns, casts: &[Option<String>]) -> Result<LogicalPlan> {
+    let hidden = aliased.names_in(&plan)?;
     let columns = plan.schema().columns();
     let cast = |at: usize| casts.get(at).filter(|_| casts.len() == columns.len()).cloned().flatten();
     let name = |at: usize, column: &str| hidden.get(column).cloned().or_else(|| cast(at)).unwrap_or_else(|| constants_as_sql(column));

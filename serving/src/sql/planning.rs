@@ -16,7 +16,7 @@ use engine::plan::{
 };
 use types::{ErrorKind, Reason, Result};
 
-use super::column_names::ToldApart;
+use super::column_names::AliasedColumns;
 use super::exists::ExistsInColumns;
 use super::like_escape::like_pattern;
 use super::operand_types::OperandTypes;
@@ -103,16 +103,16 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     let state = session.state();
     let casts = column_names::names_of_casts(&asked.statement);
     let planned = plan_statement(&state, text, asked.statement, types, &context.read_view).await;
-    let (plan, told_apart) = planned.map_err(|error| error.with_text_hint(text.sql))?;
+    let (plan, aliased) = planned.map_err(|error| error.with_text_hint(text.sql))?;
     statement::allow(&plan)?;
     check_supported(&plan)?;
     rights::allow_plan(reader.principal, &context.read_view.loaded.registry, &plan)?;
     let text_types = columns.in_output(&plan);
-    let plan = column_names::named(plan, &told_apart, &casts)?;
+    let plan = column_names::named(plan, &aliased, &casts)?;
     Ok(PlannedQuery { session, state, context, plan, text_types, columns })
 }
 
-/// Plans a statement: as it is, or, where the planner refuses several columns of one name, with those told apart, or
+/// Plans a statement: as it is, or, where the planner refuses several columns of one name, with aliases for those, or
 /// with the columns of functions in FROM called as their aliases, where it does not find a column.
 async fn plan_statement(
     state: &SessionState,
@@ -120,11 +120,11 @@ async fn plan_statement(
     statement: Statement,
     types: &[Option<DataType>],
     read_view: &ReadView,
-) -> Result<(LogicalPlan, ToldApart)> {
+) -> Result<(LogicalPlan, AliasedColumns)> {
     let (QueryText { sql, settings, .. }, streams) = (text, &read_view.loaded.registry.streams);
     let rewritten = |statement| rewritten(statement, streams, settings);
     let mut refusal = match params::plan(state, sql, rewritten(statement)?, types).await {
-        Ok(plan) => return Ok((plan, ToldApart::default())),
+        Ok(plan) => return Ok((plan, AliasedColumns::default())),
         Err(error) => error,
     };
     if refusal.reason() == Some(Reason::UnknownColumn) {
@@ -132,7 +132,7 @@ async fn plan_statement(
         if series::name_columns(&mut statement)
             && let Ok(plan) = params::plan(state, sql, statement, types).await
         {
-            return Ok((plan, ToldApart::default()));
+            return Ok((plan, AliasedColumns::default()));
         }
     }
     // The planner names one column at a time.
@@ -142,13 +142,13 @@ async fn plan_statement(
         && clashing.insert(name)
     {
         let mut statement = rewritten(read(sql, settings.search_path, read_view)?.statement)?;
-        let told_apart = column_names::tell_apart(&mut statement, &clashing)?;
-        if told_apart.is_empty() {
+        let aliased = column_names::alias_repeated_names(&mut statement, &clashing)?;
+        if aliased.is_empty() {
             break;
         }
         match params::plan(state, sql, statement, types).await {
-            Ok(plan) => return Ok((plan, told_apart)),
-            Err(error) => refusal = told_apart.explained(error),
+            Ok(plan) => return Ok((plan, aliased)),
+            Err(error) => refusal = aliased.explained(error),
         }
     }
     Err(refusal)

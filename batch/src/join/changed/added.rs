@@ -21,11 +21,11 @@ pub(in crate::join) struct Added {
     links: Arc<LinkPlan>,
     before: SnapshotEdges,
     delta: SnapshotEdges,
-    passing: Passing,
+    passed_edges: PassedEdges,
 }
 
 /// Where the edges of ranges have passed, by the side of an edge.
-enum Passing {
+enum PassedEdges {
     /// An edge changes if it is live now and was not, or was and is not.
     Liveness { near: Vec<Edge>, far: Vec<Edge> },
     /// A row changes if its tile was passed over.
@@ -40,21 +40,21 @@ impl Added {
         delta: SnapshotEdges,
         times: JoinTimes,
     ) -> Added {
-        let passing = match links.kind {
+        let passed_edges = match links.kind {
             EdgeKind::Liveness => {
-                Passing::Liveness { near: edges(links, |range| range.near, times), far: edges(links, |range| range.far, times) }
+                PassedEdges::Liveness { near: edges(links, |range| range.near, times), far: edges(links, |range| range.far, times) }
             }
             EdgeKind::Full => {
-                Passing::Full { near: passed(links, |range| range.near, times), far: passed(links, |range| range.far, times) }
+                PassedEdges::Full { near: passed(links, |range| range.near, times), far: passed(links, |range| range.far, times) }
             }
         };
-        Added { view: view.clone(), links: links.clone(), before, delta, passing }
+        Added { view: view.clone(), links: links.clone(), before, delta, passed_edges }
     }
 
     /// The runs in which edges may have changed, each with whether it is the delta's.
     pub(in crate::join) fn runs(&self) -> Vec<(Arc<SortedRun>, bool)> {
         let runs = |edges: &SnapshotEdges| edges.0.iter().flat_map(|tier| tier.0.iter().map(|(run, _)| run.clone())).collect::<Vec<_>>();
-        let before = if self.passing.is_empty() { Vec::new() } else { runs(&self.before) };
+        let before = if self.passed_edges.is_empty() { Vec::new() } else { runs(&self.before) };
         runs(&self.delta).into_iter().map(|run| (run, true)).chain(before.into_iter().map(|run| (run, false))).collect()
     }
 
@@ -62,10 +62,10 @@ impl Added {
     pub(in crate::join) fn changed_in(&self, run: &SortedRun, is_added: bool) -> Result<EdgeStarts> {
         let mut found = EdgeStarts::default();
         for chunk in run.chunks() {
-            let rows = match &self.passing {
-                Passing::Full { .. } if is_added => (0..chunk.len() as u32).collect(),
-                Passing::Full { near, far } => passed_rows(chunk, near, far)?,
-                Passing::Liveness { near, far } => self.changed_edges(chunk, is_added, near, far)?,
+            let rows = match &self.passed_edges {
+                PassedEdges::Full { .. } if is_added => (0..chunk.len() as u32).collect(),
+                PassedEdges::Full { near, far } => passed_rows(chunk, near, far)?,
+                PassedEdges::Liveness { near, far } => self.changed_edges(chunk, is_added, near, far)?,
             };
             if !rows.is_empty() {
                 found.add(&self.view.codec, &self.links, chunk, rows)?;
@@ -120,11 +120,11 @@ impl Added {
     }
 }
 
-impl Passing {
+impl PassedEdges {
     fn is_empty(&self) -> bool {
         match self {
-            Passing::Liveness { near, far } => near.iter().chain(far).all(|edge| edge.before == edge.now),
-            Passing::Full { near, far } => near.is_empty() && far.is_empty(),
+            PassedEdges::Liveness { near, far } => near.iter().chain(far).all(|edge| edge.before == edge.now),
+            PassedEdges::Full { near, far } => near.is_empty() && far.is_empty(),
         }
     }
 }

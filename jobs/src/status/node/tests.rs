@@ -37,7 +37,7 @@ async fn what_a_node_does_not_tell_is_named_with_the_reason() {
             NodeAnswer::Unasked(unasked) => {
                 assert_eq!((unasked.address, &*unasked.reason), (format!("http://{address}"), reason), "{body}");
             }
-            NodeAnswer::Says(_) | NodeAnswer::Silent => panic!("{body}"),
+            NodeAnswer::Facts(_) | NodeAnswer::Silent => panic!("{body}"),
         }
     }
 }
@@ -46,8 +46,8 @@ async fn what_a_node_does_not_tell_is_named_with_the_reason() {
 async fn a_node_says_what_fails_and_none_is_silent() {
     let body = r#"{"status": "not ready", "catalog": "c", "outages": [{"what": "w", "seconds": 3, "error": "e"}]}"#;
     let address = answering("503 Service Unavailable", body).await;
-    let NodeAnswer::Says(says) = ask_node(&serving(address)).await else { panic!("it answered") };
-    assert_eq!((&*says.catalog, says.outages.len()), ("c", 1));
+    let NodeAnswer::Facts(node) = ask_node(&serving(address)).await else { panic!("it answered") };
+    assert_eq!((&*node.catalog, node.outages.len()), ("c", 1));
     let loading = answering("503 Service Unavailable", r#"{"title": "Service Unavailable", "status": 503}"#).await;
     assert!(matches!(ask_node(&serving(loading)).await, NodeAnswer::Silent));
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();

@@ -18,7 +18,7 @@ use super::sides::{HIDDEN, JoinedRelation, Sides, qualifier, relations};
 
 /// Whether the inner SELECTs keep their WHERE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Where {
+pub(super) enum InnerFilters {
     Kept,
     Dropped,
 }
@@ -45,7 +45,7 @@ pub(super) struct CarriedQuery {
 }
 
 /// Carries the hidden columns up to the top SELECT, which itself is left unchanged (except for its WHERE).
-pub(super) fn carry(view: &ViewDefinition, definitions: &Definitions, filters: Where) -> Result<CarriedQuery> {
+pub(super) fn carry(view: &ViewDefinition, definitions: &Definitions, filters: InnerFilters) -> Result<CarriedQuery> {
     let mut carry = Carry { definitions, filters, staging: Vec::new(), open: vec![view.name.clone()], sides: None };
     let mut query = parse_query(&view.select)?;
     let reads = carry.query(&mut query, &Scope::new(), true)?.reads;
@@ -63,7 +63,7 @@ pub(super) fn carry(view: &ViewDefinition, definitions: &Definitions, filters: W
 
 struct Carry<'a> {
     definitions: &'a Definitions,
-    filters: Where,
+    filters: InnerFilters,
     /// The staging views that are named, deepest first.
     staging: Vec<(Arc<str>, Query, Table)>,
     /// The views being resolved: a name that occurs again is a cycle.
@@ -105,7 +105,7 @@ impl Carry<'_> {
                 _ => return Err(Error::input("only the view itself joins: expected FROM one relation, without a JOIN")),
             },
         };
-        if self.filters == Where::Dropped {
+        if self.filters == InnerFilters::Dropped {
             select.selection = None;
         }
         read.columns = outputs(&select.projection, &read.columns);

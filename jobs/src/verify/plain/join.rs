@@ -13,7 +13,7 @@ use super::span::{longest, timestamp};
 /// Counts `passed`: the events that meet the conditions of their own side and have a join key; and `expired`: those of
 /// them that are older than what is kept.
 pub(super) fn count(select: &mut Select, sides: &Sides, kept: &Reach, moment: Moment) -> Result<()> {
-    let mut passing = passing(sides, select)?.conditions;
+    let mut passing = pair_conditions(sides, select)?.conditions;
     let mut counts = Vec::new();
     for (index, side) in sides.sides.iter().enumerate() {
         let mut conditions = std::mem::take(&mut passing[index]);
@@ -69,7 +69,7 @@ pub(super) fn crowd(
 ) -> Result<bool> {
     let (Some(near), GroupByExpr::Expressions(groups, _)) = (near_of(sides, group_by), group_by) else { return Ok(false) };
     let far = 1 - near;
-    let Passing { conditions, equal } = passing(sides, select)?;
+    let PairConditions { conditions, equal } = pair_conditions(sides, select)?;
     let items: Vec<String> = keys.iter().map(|(key, name)| format!("{key} AS {}", quoted(name))).collect();
     let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
     let (items, groups) = (items.join(", "), groups.join(", "));
@@ -99,14 +99,14 @@ pub(super) fn near_of(sides: &Sides, group_by: &GroupByExpr) -> Option<usize> {
     }
 }
 
-pub(super) struct Passing {
+pub(super) struct PairConditions {
     /// For each side, the conditions that its events must meet to be in any pair, whatever the other side has.
     pub(super) conditions: Vec<Vec<String>>,
     /// The join keys of both sides.
     pub(super) equal: Vec<[String; 2]>,
 }
 
-pub(super) fn passing(sides: &Sides, select: &Select) -> Result<Passing> {
+pub(super) fn pair_conditions(sides: &Sides, select: &Select) -> Result<PairConditions> {
     let mut equal = Vec::new();
     let mut passing = vec![Vec::new(); sides.sides.len()];
     for column in &sides.using {
@@ -130,7 +130,7 @@ pub(super) fn passing(sides: &Sides, select: &Select) -> Result<Passing> {
             passing.push(format!("({key}) IS NOT NULL"));
         }
     }
-    Ok(Passing { conditions: passing, equal })
+    Ok(PairConditions { conditions: passing, equal })
 }
 
 /// Splits a condition into the parts joined by AND.

@@ -7,7 +7,7 @@
 use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Select};
 use types::Result;
 
-use super::join::{Passing, near_of, passing, replace};
+use super::join::{PairConditions, near_of, pair_conditions, replace};
 use super::names::quoted;
 use super::parsed::{parse_expr, parse_item};
 use super::select::Rewritten;
@@ -40,7 +40,7 @@ pub(super) fn weigh(select: &mut Select, sides: &Sides, rewritten: &Rewritten, m
     let (Some(near), true) = (near_of(sides, &select.group_by), rewritten.columns.iter().any(|column| column.is_total)) else {
         return Ok(false);
     };
-    let passing = passing(sides, select)?;
+    let passing = pair_conditions(sides, select)?;
     let weights = Weights { select, sides, rewritten, near, ends: ends_of(select, sides, 1 - near, &passing)?, passing, moment };
     let via = weights.via(near);
     let parts = [
@@ -63,7 +63,7 @@ struct Weights<'a> {
     near: usize,
     /// The end points of far edges, as SQL.
     ends: Vec<String>,
-    passing: Passing,
+    passing: PairConditions,
     moment: Moment,
 }
 
@@ -163,7 +163,7 @@ fn different(expressions: &[String]) -> String {
 
 /// Returns what a far edge leads to: what is counted by its different values, or must differ from the near side. A join
 /// key is no end point.
-fn ends_of(select: &Select, sides: &Sides, far: usize, passing: &Passing) -> Result<Vec<String>> {
+fn ends_of(select: &Select, sides: &Sides, far: usize, passing: &PairConditions) -> Result<Vec<String>> {
     let qualified = |expr: &Expr| match expr {
         Expr::Identifier(column) => sides.sides[far].column(&column.to_string()),
         other => other.to_string(),

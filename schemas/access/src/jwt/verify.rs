@@ -11,7 +11,7 @@ use types::tiles::Micros;
 
 use super::IssuerSettings;
 use super::keys::Key;
-use crate::principal::{Grant, Only, Principal};
+use crate::principal::{Grant, GrantScope, Principal};
 
 /// By how much the clocks of issuer and server may differ.
 const LEEWAY_SECONDS: f64 = 30.0;
@@ -120,7 +120,7 @@ fn inner<'a>(claims: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
 fn grant(text: &str) -> Option<Grant> {
     let (word, name) = text.split_once(':').map_or((text, None), |(word, name)| (word, Some(name)));
     let role = Role::ALL.into_iter().find(|role| role.word() == word)?;
-    let only = name.map(|name| Only { views: [name.to_owned()].into(), streams: [name.to_owned()].into() });
+    let only = name.map(|name| GrantScope { views: [name.to_owned()].into(), streams: [name.to_owned()].into() });
     match (role, &only) {
         // All or nothing.
         (Role::Admin, Some(_)) => None,

@@ -4,7 +4,7 @@ use super::*;
 
 fn granted(role: Role, only: Option<(&[&str], &[&str])>) -> Principal {
     let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    let only = only.map(|(views, streams)| Only { views: set(views), streams: set(streams) });
+    let only = only.map(|(views, streams)| GrantScope { views: set(views), streams: set(streams) });
     Principal::new("ann", vec![Grant { role, only }])
 }
 

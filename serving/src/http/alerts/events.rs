@@ -22,7 +22,7 @@ use tracing::debug;
 use types::{Error, Result};
 
 use super::recent::TransitionEvent;
-use super::subscriptions::{AlertSubscription, AtHand, Read};
+use super::subscriptions::{AlertSubscription, Read, RecentEvents};
 use super::visible;
 use crate::http::App;
 use crate::http::input::NOT_BUFFERED;
@@ -141,16 +141,16 @@ impl Subscriber {
         self.alert.as_ref().is_none_or(|alert| *alert == event.alert) && visible::is_visible(&self.caller.principal, event.view.as_ref())
     }
 
-    /// Takes what comes next, from what is at hand or from the catalog. Returns an event where some of that is lost.
+    /// Takes the next events, from memory or from the catalog. Returns an event where some of them are lost.
     async fn take_more(&mut self) -> Option<Event> {
         if self.is_checked {
-            match self.subscription.at_hand(self.place) {
-                AtHand::Events(piece) => {
+            match self.subscription.recent_events(self.place) {
+                RecentEvents::Events(piece) => {
                     (self.pending, self.then) = (piece.events.into(), piece.to);
                     return None;
                 }
-                AtHand::NotYet => return None,
-                AtHand::Behind => {}
+                RecentEvents::NotYet => return None,
+                RecentEvents::Behind => {}
             }
         }
         let read = match self.subscription.read(self.place).await {

@@ -58,10 +58,10 @@ pub(super) struct AlertSubscription {
     moved: watch::Receiver<()>,
 }
 
-/// What is at hand for a subscriber.
-pub(super) enum AtHand {
+/// The events that are kept in memory for all subscribers, after the place of one.
+pub(super) enum RecentEvents {
     Events(EventPiece),
-    /// It is too far behind.
+    /// The subscriber is too far behind.
     Behind,
     /// Nothing was read yet.
     NotYet,
@@ -118,14 +118,14 @@ impl AlertSubscription {
         Ok(TransitionPlace::after(self.inner.node.catalog().revision().await?))
     }
 
-    pub(super) fn at_hand(&self, after: TransitionPlace) -> AtHand {
+    pub(super) fn recent_events(&self, after: TransitionPlace) -> RecentEvents {
         match &self.inner.lock().recent {
-            None => AtHand::NotYet,
-            Some(recent) => recent.after(after).map_or(AtHand::Behind, AtHand::Events),
+            None => RecentEvents::NotYet,
+            Some(recent) => recent.after(after).map_or(RecentEvents::Behind, RecentEvents::Events),
         }
     }
 
-    /// Reads from the catalog itself what is not at hand.
+    /// Reads from the catalog what is not in memory.
     pub(super) async fn read(&self, after: TransitionPlace) -> Result<Read> {
         let _permit = self.inner.catching_up.acquire().await.map_err(|error| Error::internal(error.to_string()))?;
         self.inner.read(after).await

@@ -1,4 +1,4 @@
-use access::{Grant, Keyring, NewToken, Only, new_token};
+use access::{Grant, GrantScope, Keyring, NewToken, new_token};
 use catalog::Role;
 use serde_json::json;
 use types::ErrorKind;
@@ -34,12 +34,12 @@ const PATHS: [(&str, &str); 22] = [
     ("/v1/status", ""),
 ];
 
-fn principal(role: Role, only: Option<Only>) -> Arc<Principal> {
+fn principal(role: Role, only: Option<GrantScope>) -> Arc<Principal> {
     Arc::new(Principal::new("ann", vec![Grant { role, only }]))
 }
 
-fn only(view: &str, stream: &str) -> Option<Only> {
-    Some(Only { views: [view.to_owned()].into(), streams: [stream.to_owned()].into() })
+fn only(view: &str, stream: &str) -> Option<GrantScope> {
+    Some(GrantScope { views: [view.to_owned()].into(), streams: [stream.to_owned()].into() })
 }
 
 /// A mark for each path, in their order.
@@ -57,7 +57,7 @@ fn the_table_of_paths() {
         };
         PATHS.map(mark).iter().collect()
     };
-    let of = |role, only: Option<Only>| marks(&|| Ok(principal(role, only.clone())), &[]);
+    let of = |role, only: Option<GrantScope>| marks(&|| Ok(principal(role, only.clone())), &[]);
     let nobody = || Err(Error::unauthenticated("no token"));
     //                                        / hrm vs q  vrrr e hssppars
     assert_eq!(marks(&nobody, &[]), /*     */ "??????????????????????");

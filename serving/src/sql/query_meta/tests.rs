@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use access::{Grant, Only, Principal};
+use access::{Grant, GrantScope, Principal};
 use catalog::Role;
 use serde_json::json;
 
@@ -11,7 +11,7 @@ async fn a_stream_that_is_hidden_in_the_position_is_hidden_in_all_of_the_meta() 
     let harness = Harness::filled().await;
     harness.other_stream("others", 1).await;
     harness.node.refresh().await.unwrap();
-    let only = Only { views: ["velocity".to_owned()].into(), streams: Default::default() };
+    let only = GrantScope { views: ["velocity".to_owned()].into(), streams: Default::default() };
     let ann = Principal::new("ann", vec![Grant { role: Role::Reader, only: Some(only) }]);
     let sql = "SELECT n_7d FROM velocity WHERE device = 'a'";
     let all = harness.node.query(sql, Vec::new()).await.unwrap();

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use access::{Grant, Only};
+use access::{Grant, GrantScope};
 use arrow::array::RecordBatch;
 use catalog::{DefinitionKind, Role};
 use types::ErrorKind;
@@ -12,7 +12,7 @@ use crate::json::rows;
 /// A reader of these views and streams alone.
 fn reader(views: &[&str], streams: &[&str]) -> Arc<Principal> {
     let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    let only = Only { views: set(views), streams: set(streams) };
+    let only = GrantScope { views: set(views), streams: set(streams) };
     Arc::new(Principal::new("ann", vec![Grant { role: Role::Reader, only: Some(only) }]))
 }
 

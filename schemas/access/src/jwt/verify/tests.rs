@@ -161,7 +161,8 @@ fn every_claim_is_checked() {
 fn roles_are_read_where_the_setting_says_and_what_is_unknown_grants_nothing() {
     let grants_of = |claims: Value, claim: &str| grants(claims.as_object().unwrap(), claim);
     let all = |role| Grant { role, only: None };
-    let one = |role, name: &str| Grant { role, only: Some(Only { views: [name.to_owned()].into(), streams: [name.to_owned()].into() }) };
+    let one =
+        |role, name: &str| Grant { role, only: Some(GrantScope { views: [name.to_owned()].into(), streams: [name.to_owned()].into() }) };
     assert_eq!(grants_of(json!({ "roles": ["writer", "offline_access", "Admin", 7] }), "roles"), [all(Role::Writer)]);
     assert_eq!(
         grants_of(json!({ "realm_access": { "roles": ["reader:velocity"] } }), "realm_access.roles"),
