@@ -17,7 +17,7 @@ use crate::columns::row_description;
 use crate::problem::{CONFIGURATION_LIMIT, DUPLICATE_STATEMENT, NOT_SUPPORTED, SqlProblem, UNDEFINED_PORTAL, UNDEFINED_STATEMENT};
 use crate::query::Description;
 use crate::rows::RowFormat;
-use crate::statement::{Command, statements};
+use crate::statement::{Command, Fetch, Statement, statements};
 
 /// A client may keep this many prepared statements, and this many portals.
 const MAX_KEPT: usize = 10_000;
@@ -178,74 +178,87 @@ impl Connection {
         Ok(self.socket.put(message)?)
     }
 
+    /// Runs a portal, or goes on with one that was run before. `max_rows` is how many rows are sent at a time; 0: all.
     pub(super) async fn execute(&mut self, name: &str, max_rows: i32) -> Answered {
+        let max_rows = max_rows.max(0) as usize;
         // Taken out while it runs: one that fails is not run again.
-        let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
+        let portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
         let Some(statement) = portal.prepared.statement.clone() else {
             self.portals.insert(name.to_owned(), portal);
             return Ok(self.socket.put(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new()))?);
         };
         self.refuse_if_failed(&statement.command)?;
-        match &statement.command {
+        let portal = match &statement.command {
+            Command::Rows | Command::Show { .. } | Command::ShowAll => self.execute_rows(&statement, portal, max_rows).await?,
+            Command::Fetch(fetch) => self.execute_fetch(fetch, portal, max_rows).await?,
+            Command::Move(step) => return self.move_cursor(step).await,
             Command::Declare(declare) => {
                 return self.declare(declare, &portal.prepared.sql, portal.prepared.types.clone(), portal.params).await;
             }
-            Command::Fetch(fetch) => {
-                let resumed_at = match portal.progress {
-                    PortalProgress::Fetching { taken } => Some(taken),
-                    PortalProgress::Ended { .. } => {
-                        self.portals.insert(name.to_owned(), portal);
-                        return self.complete("FETCH 0");
-                    }
-                    _ => None,
-                };
-                let (formats, shown) = (portal.formats.clone(), portal.prepared.shown.clone());
-                let by = FetchedBy::Portal { formats, shown, max_rows: max_rows.max(0) as usize, resumed_at };
-                portal.progress = self.fetch(fetch, by).await?;
-                self.portals.insert(name.to_owned(), portal);
-                return Ok(());
+            Command::Copy => {
+                let (text, search_path) = (&portal.prepared.sql, portal.prepared.search_path);
+                let limits = self.limits();
+                return self.copy_out(&RunningStatement { statement: &statement, text, search_path }, &limits).await;
             }
-            Command::Move(step) => return self.move_cursor(step).await,
-            _ => {}
-        }
-        let text = portal.prepared.sql.clone();
-        let running = RunningStatement { statement: &statement, text: &text, search_path: portal.prepared.search_path };
+            command => return self.change(command),
+        };
+        self.portals.insert(name.to_owned(), portal);
+        Ok(())
+    }
+
+    /// Sends the next rows of a query or of SHOW. Returns the portal with its progress.
+    async fn execute_rows(&mut self, statement: &Statement, mut portal: Portal, max_rows: usize) -> Answered<Portal> {
         let limits = self.limits();
-        if let PortalProgress::Begun(answer) = &mut portal.progress {
-            self.pass_promised(answer, &limits).await?;
-        }
-        let answer = match (&statement.command, &mut portal.progress) {
-            (Command::Copy, _) => return self.copy_out(&running, &limits).await,
-            (Command::Rows | Command::Show { .. } | Command::ShowAll, PortalProgress::Ended { .. }) => {
-                self.complete(&tag(&statement, 0))?;
-                self.portals.insert(name.to_owned(), portal);
-                return Ok(());
+        let answer = match &mut portal.progress {
+            PortalProgress::Ended { .. } => {
+                self.complete(&tag(statement, 0))?;
+                return Ok(portal);
             }
-            (Command::Rows | Command::Show { .. } | Command::ShowAll, PortalProgress::Begun(answer)) => answer,
-            (Command::Rows, progress @ PortalProgress::NotBegun) => {
-                let answer = self.begin(&running, std::mem::take(&mut portal.params), &limits).await?;
-                if portal.prepared.shown.as_ref().is_some_and(|shown| !prepared::are_alike(&shown.types, &answer.types)) {
+            PortalProgress::Begun(answer) => {
+                self.pass_promised(answer, &limits).await?;
+                answer
+            }
+            progress => {
+                let begun = match statement.command {
+                    Command::Rows => {
+                        let (text, search_path) = (&portal.prepared.sql, portal.prepared.search_path);
+                        let running = RunningStatement { statement, text, search_path };
+                        self.begin(&running, std::mem::take(&mut portal.params), &limits).await?
+                    }
+                    _ => self.shown(&statement.command)?,
+                };
+                if portal.prepared.shown.as_ref().is_some_and(|shown| !prepared::are_alike(&shown.types, &begun.types)) {
                     return Err(SqlProblem::new(NOT_SUPPORTED, "cached plan must not change result type").into());
                 }
-                progress.begin(answer)
+                progress.begin(begun)
             }
-            (Command::Show { .. } | Command::ShowAll, progress @ PortalProgress::NotBegun) => {
-                progress.begin(self.shown(&statement.command)?)
-            }
-            (command, _) => return self.change(command),
         };
         let formats = prepared::result_formats(&portal.formats, answer.types.len())?;
         let format = RowFormat { types: answer.types.clone(), formats, zone: self.session.zone() };
-        let sent = self.send_rows(answer, &mut RowOutput::Rows(&format), max_rows.max(0) as usize, &limits).await?;
+        let sent = self.send_rows(answer, &mut RowOutput::Rows(&format), max_rows, &limits).await?;
         if sent.may_have_more {
             answer.turn().pause();
             self.socket.put(PgWireBackendMessage::PortalSuspended(PortalSuspended::new()))?;
         } else {
             portal.progress = PortalProgress::Ended { taken: answer.taken() };
-            self.complete(&tag(&statement, sent.rows))?;
+            self.complete(&tag(statement, sent.rows))?;
         }
-        self.portals.insert(name.to_owned(), portal);
-        Ok(())
+        Ok(portal)
+    }
+
+    /// Sends the rows of a FETCH, or more of them. Returns the portal with its progress.
+    async fn execute_fetch(&mut self, fetch: &Fetch, mut portal: Portal, max_rows: usize) -> Answered<Portal> {
+        let resumed_at = match portal.progress {
+            PortalProgress::Fetching { taken } => Some(taken),
+            PortalProgress::Ended { .. } => {
+                self.complete("FETCH 0")?;
+                return Ok(portal);
+            }
+            _ => None,
+        };
+        let (formats, shown) = (portal.formats.clone(), portal.prepared.shown.clone());
+        portal.progress = self.fetch(fetch, FetchedBy::Portal { formats, shown, max_rows, resumed_at }).await?;
+        Ok(portal)
     }
 }
 
