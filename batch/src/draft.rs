@@ -150,7 +150,7 @@ pub(crate) fn note_if_damaged(error: &Error, context: &RunContext<'_>) {
     }
 }
 
-/// Reads a draft, and sees that its files are there. The second result is the time as of which it was begun.
+/// Reads a draft, and checks that its files exist. The second result is the time as of which it was begun.
 async fn read(storage: &ObjectStorage, saved: &RunDraft) -> Result<(Draft, Micros)> {
     let stored = StoredObject { bytes: saved.bytes, checksum: saved.checksum };
     let manifest = read_draft(storage, &saved.path, stored).await?;

@@ -52,7 +52,7 @@ pub struct BackfillTarget {
 /// The progress of a decoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodingProgress {
-    /// So many bytes more are to be read.
+    /// How many more bytes are to be read.
     Total(u64),
     Read(u64),
 }

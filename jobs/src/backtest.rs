@@ -40,7 +40,7 @@ pub struct BacktestRequest {
     pub out: PathBuf,
     /// Whether a file that exists is replaced.
     pub force: bool,
-    /// Values of parameters, in the place of those that are in effect. One of the definitions uses each of them.
+    /// Values of parameters, which replace those in effect. One of the definitions uses each of them.
     pub set: Vec<(String, String)>,
     pub changed: Option<EditedSink>,
 }

@@ -196,7 +196,7 @@ struct Round<'a> {
     event_clock: bool,
     /// How much one transaction marks or deletes.
     most: usize,
-    /// The definitions as they were last: what takes longest to load.
+    /// The definitions that were loaded last: they take longest to load.
     registry: Option<Registry>,
 }
 

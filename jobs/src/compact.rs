@@ -60,7 +60,7 @@ impl Compacting {
         self.compact_once(&mut None).await
     }
 
-    /// `registry`: the definitions as they were last, if they were loaded.
+    /// `registry`: the definitions that were loaded last, if any were.
     async fn compact_once(&self, registry: &mut Option<Registry>) -> Result<Compacted> {
         let (catalog, ttl) = (&self.batch.catalog, self.batch.settings.lease);
         if self.due(&*catalog.state().await?, registry).await?.is_empty() {

@@ -50,7 +50,7 @@ pub struct File {
     pub text: String,
 }
 
-/// Translates a script. `name` stands in the comments of what is made of it.
+/// Translates a script. The comments of the generated files name it by `name`.
 ///
 /// Either all lines have an exact form and there are files, or there are mistakes.
 pub fn translate(name: &str, text: &str) -> Translated {

@@ -36,7 +36,7 @@ use list::list_views;
 
 /// How often a change of versions is decided while other commits get in between.
 const ATTEMPTS: usize = 20;
-/// Of a changed line so much is shown.
+/// How much of a changed line is shown.
 const SHOWN: usize = 60;
 
 /// A view, or one version of it: `device_velocity`, `device_velocity@2`.

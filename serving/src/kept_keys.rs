@@ -27,7 +27,7 @@ pub(crate) struct KeyName {
 pub(crate) struct KeptKeys {
     limit_bytes: usize,
     kept: Mutex<RecentlyUsed<KeyName, Arc<KeptKey>>>,
-    /// One query at a time is merged of each.
+    /// For each key, one query at a time merges.
     turns: Mutex<HashMap<KeyName, Weak<tokio::sync::Mutex<()>>>>,
 }
 
@@ -57,7 +57,7 @@ impl KeptKeys {
         drop(gone);
     }
 
-    /// The turn of a key: who holds it merges, in the order of asking.
+    /// The turn of a key: its holder merges, in the order of requests.
     pub(crate) fn turn(&self, name: &KeyName) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(turn) = turns.get(name).and_then(Weak::upgrade) {

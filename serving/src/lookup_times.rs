@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use metrics::Histogram;
 
-/// The histograms of views: to find one by its label each time takes a part of what a lookup does.
+/// The histograms of views. To find one by its label takes a part of the time of a lookup.
 #[derive(Debug, Default)]
 pub(crate) struct LookupTimes(RwLock<HashMap<Arc<str>, Histogram>>);
 
 impl LookupTimes {
-    /// Of as many views they are kept. Beyond that, it begins anew.
+    /// The histograms of this many views are kept. Past that, all are dropped.
     const MOST: usize = 1_024;
 
     /// Measures the lookup of a view.

@@ -14,8 +14,8 @@ use types::vector::{Offset, PartitionId};
 
 use crate::decide::{Decider, DedupSettings, IdSpace};
 
-/// So long are they kept: it takes less to divide the partitions anew. They take memory, and another process may have
-/// the partition now.
+/// How long the ids are kept: partitions are reassigned in less. They take memory, and another process may have the
+/// partition by now.
 const KEPT: Duration = Duration::from_secs(30);
 
 /// Where the workers of a process remember ids. Clones share it.

@@ -43,7 +43,7 @@ impl ScoredRecords {
         events.iter().map(|event| self.errors[*event as usize].as_deref()).collect()
     }
 
-    /// A column as text, or what stands in the place of a verdict.
+    /// A column as text, or the word that replaces a verdict.
     pub(super) fn verdicts(&self, events: &[u32], column: &str) -> Result<StringArray> {
         let column = self.records.rows.column_by_name(column).ok_or_else(|| Error::internal("a sink lacks its verdict"))?;
         let texts = self.values_of_events(&cast(column, &DataType::Utf8)?, events)?;

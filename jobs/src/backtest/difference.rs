@@ -235,12 +235,12 @@ impl Counted {
     }
 }
 
-/// Whether all verdicts are numbers, apart from what stands in the place of one.
+/// Whether all verdicts are numbers, apart from the words that replace one.
 fn are_numbers<'v>(mut verdicts: impl Iterator<Item = &'v str>) -> bool {
     verdicts.all(|verdict| verdict.starts_with('(') || number(verdict).is_some())
 }
 
-/// Numbers by value, and before them what stands in the place of a verdict.
+/// Numbers by value, after the words that replace a verdict.
 fn by_value(one: &str, other: &str) -> Ordering {
     match (number(one), number(other)) {
         (Some(one), Some(other)) => one.total_cmp(&other),

@@ -108,9 +108,9 @@ impl FilePosition {
     }
 }
 
-/// Stands in the place of a word in the name of a number: [`FilePosition::lost`].
+/// Replaces a word in the name of a number: [`FilePosition::lost`].
 const LOST: &str = "lost";
-/// So many records are remembered by one saved number: a bit for each.
+/// How many records one saved number remembers: a bit for each.
 const BITS: i64 = 60;
 
 /// The names of one file's content.

@@ -229,7 +229,7 @@ fn due(state: &CatalogState, registry: &Registry, view: &LiveView, now: Micros) 
     if newest.is_none() && has_history(state, view) {
         return Some(Due { reason: "a new view is built over the events before it", ..plain });
     }
-    // Its runs would hold up those of the served version, and nobody reads what they make.
+    // Its runs would delay those of the served version, and nobody reads what they make.
     if view.status == DefinitionStatus::Kept && view.definition.strategy == Some(Strategy::Full) {
         return None;
     }

@@ -33,7 +33,7 @@ impl RunsUnderWay {
         self.tasks.is_empty()
     }
 
-    /// Whether a run of this view version is under way that holds up others.
+    /// Whether a run of this view version is under way that delays others.
     pub(super) fn has(&self, due: &Due) -> bool {
         self.runs.iter().any(|run| run.due.view_version() == due.view_version() && !run.is_beside())
     }

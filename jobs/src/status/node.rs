@@ -86,7 +86,7 @@ pub(super) async fn ask_node(serving: &ServingSettings) -> NodeAnswer {
     }
 }
 
-/// Reads what a node answered; `None` if it has not loaded a catalog state yet. The error says why it told less.
+/// Reads what a node answered; `None` if it has not loaded a catalog state yet. The error says why it reports less.
 fn read(status: StatusCode, body: &[u8]) -> Result<Option<NodeFacts>, String> {
     if let Ok(node) = serde_json::from_slice(body) {
         return Ok(Some(node));

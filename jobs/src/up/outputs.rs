@@ -127,7 +127,7 @@ impl Keeping {
         }
         self.fresh.set_read(false);
     }
-    /// From here on nobody is handed the node, and what runs beside it is asked to stop.
+    /// From here on nobody gets the node, and what runs beside it is asked to stop.
     fn withdraw(&mut self) -> Option<Open> {
         let open = self.open.take()?;
         self.shown.send_replace(None);

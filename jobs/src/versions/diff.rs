@@ -22,7 +22,7 @@ use super::*;
 use crate::pin::pinned;
 use crate::verify::values::{Tolerance, equal};
 
-/// So many rows that differ are shown.
+/// How many of the rows that differ are shown.
 const EXAMPLES: usize = 10;
 
 /// Two versions of a view, compared.

@@ -27,7 +27,7 @@ const SECOND: Micros = 1_000_000;
 const KEYS_LAST: Duration = Duration::from_secs(3_600);
 /// Where they were not asked for again in this time, they are before they count: the issuer may have withdrawn one.
 const KEYS_LAST_UNASKED: Duration = KEYS_LAST.saturating_mul(2);
-/// Between two questions to the issuer: what anyone can send causes no more.
+/// The least time between two requests to the issuer: anyone can send tokens that cause one.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 /// What the issuer may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -106,8 +106,8 @@ impl Issuer {
         Ok(verify(jwt, &known.keys, &self.0.settings, now.div_euclid(SECOND)))
     }
 
-    /// The same as `ask`, also if the caller leaves meanwhile: who hangs up and calls again asks the issuer no more
-    /// often.
+    /// The same as `ask`, also if the caller leaves meanwhile: a caller that hangs up and calls again causes no further
+    /// request to the issuer.
     async fn ask_to_the_end(&self, at: Instant) -> bool {
         let issuer = self.clone();
         tokio::spawn(async move { issuer.ask(at).await }).await.unwrap_or(false)

@@ -103,7 +103,7 @@ impl Keyring {
         Ok(())
     }
 
-    /// Takes these tokens in the place of those that were known. One that cannot be read is left out: it opens nothing.
+    /// Replaces the known tokens. One that cannot be read is left out: nobody can log in with it.
     pub fn set(&self, records: Vec<TokenRecord>) {
         let mut known = Known::default();
         for record in records.into_iter().filter(|record| record.revoked_at.is_none()) {

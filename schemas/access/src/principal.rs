@@ -14,7 +14,7 @@ pub struct Principal {
     pub grants: Vec<Grant>,
     /// The hash of the token that it came with: another token of the same name is another principal.
     token: Option<Arc<str>>,
-    /// When the credential ends by itself, where it says so.
+    /// When the credential expires, if it does.
     expires_at: Option<Micros>,
 }
 
@@ -32,7 +32,7 @@ pub struct GrantScope {
     pub streams: BTreeSet<String>,
 }
 
-/// Whoever renews its JWT stays who it is.
+/// A caller that renews its JWT is the same principal.
 impl PartialEq for Principal {
     fn eq(&self, other: &Self) -> bool {
         (&self.name, &self.grants, &self.token) == (&other.name, &other.grants, &other.token)
@@ -72,7 +72,7 @@ impl Principal {
         Principal { token: Some(token.hash.as_str().into()), ..Principal::new(&token.name, grants) }
     }
 
-    /// The same, with a credential that ends by itself.
+    /// The same, with a credential that expires.
     pub(crate) fn until(self, expires_at: Option<Micros>) -> Principal {
         Principal { expires_at, ..self }
     }

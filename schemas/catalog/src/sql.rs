@@ -221,7 +221,7 @@ impl Catalog {
     /// Asks for a run of a view's version, which a scheduler carries out. A run that waits already is returned again.
     pub async fn request_run(&self, view: &Arc<str>, version: u32) -> Result<RunRecord> {
         let run = &RunRecord::requested(view.clone(), version);
-        // Most of what the transaction reads is known then, and who asks again and again takes no lock.
+        // Most of what the transaction reads is known then, and repeated reads take no lock.
         if let (waiting, None) = requested(&*self.state().await?, run) {
             return Ok(waiting);
         }

@@ -48,7 +48,7 @@ pub fn live_names(state: &CatalogState) -> impl Iterator<Item = DefinedName<'_>>
     live.map(|record| (record.kind, &*record.name))
 }
 
-/// How what a definition holds or puts out is read.
+/// How the rows or records of a definition are read.
 pub fn how_to_read(kind: DefinitionKind, name: &str) -> String {
     match kind {
         DefinitionKind::Stream => format!("SQL reads its events: SELECT .. FROM {name}"),

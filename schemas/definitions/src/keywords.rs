@@ -31,14 +31,14 @@ pub(crate) struct KeywordAsName {
     pub(crate) place: SqlPlace,
 }
 
-/// Returns the error for a text that cannot be parsed because keywords stand in the places of names; `None` where
+/// Returns the error for a text that cannot be parsed because keywords are used as names; `None` where
 /// quotes would not help.
 pub fn refusal(sql: &str) -> Option<Error> {
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location().ok()?;
     error(&keywords_as_names(&tokens))
 }
 
-/// Returns the error for a statement of this text that has INTERVAL in the place of a name.
+/// Returns the error for a statement of this text that uses INTERVAL as a name.
 pub fn interval_refusal(sql: &str, statement: &Statement) -> Option<Error> {
     let after = word_as_interval(statement)?;
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location().ok()?;

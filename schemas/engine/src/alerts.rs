@@ -181,7 +181,7 @@ fn unsupported(node: &LogicalPlan) -> Error {
     ))
 }
 
-/// The expression with the time's column in the place of `as_of()`.
+/// The expression, where the time's column replaces `as_of()`.
 fn timed(expr: Expr, input: &LogicalPlan) -> Result<Expr> {
     let schema = input.schema();
     let found = schema.iter().find(|(_, field)| field.name() == AS_OF);

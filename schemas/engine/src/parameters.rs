@@ -112,7 +112,7 @@ pub fn used_text(used: &UsedParameters) -> String {
     used.iter().map(|(name, version)| format!("{name}@{version}")).collect::<Vec<_>>().join(",")
 }
 
-/// Puts the values in the place of all `param('name')` of a query. Returns which were used.
+/// Replaces all `param('name')` of a query with their values. Returns which were used.
 ///
 /// Errors: `Input` for an unknown name or another argument, with the place.
 pub(crate) fn put_in(query: &mut ast::Query, parameters: &Parameters) -> Result<UsedParameters, (Error, Option<Span>)> {

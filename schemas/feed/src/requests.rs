@@ -124,7 +124,7 @@ pub(crate) async fn next(stream: &mut Streaming<FlightData>) -> Result<FlightDat
     message.ok_or_else(|| Error::unavailable("a worker ended its stream"))
 }
 
-/// Returns what a worker said in the place of a message.
+/// Returns what a worker sent instead of a message.
 pub(crate) fn error_of(status: &Status) -> Error {
     let text = status.message();
     match status.code() {

@@ -201,7 +201,7 @@ impl Service {
         Ok(counted.take_until(stop.cancelled_owned()).boxed())
     }
 
-    /// A record may have columns of any view and stream: who asks for one may read all of them.
+    /// A record may have columns of any view and stream: a caller that asks for one may read all of them.
     async fn begin_exchange(&self, request: Request<Streaming<FlightData>>) -> Result<BoxStream<'static, Result<FlightData, Status>>> {
         let authorization = authorization(request.metadata());
         let principal = self.offer.authenticator.caller(authorization.as_deref()).await?;

@@ -140,7 +140,7 @@ impl Connection {
     }
 }
 
-/// Finds out who calls before anything but the headers is read, and notes that somebody may.
+/// Finds out who calls before anything but the headers is read, and notes that the caller may.
 struct Asking {
     calls: FlightServiceServer<Service>,
     authenticator: Authenticator,

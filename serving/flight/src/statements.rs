@@ -56,7 +56,7 @@ async fn in_time<T>(node: &Node, work: impl Future<Output = Result<T>>) -> Resul
     })
 }
 
-/// Each query is answered from one state by itself.
+/// Each query is answered from one catalog state.
 pub(crate) fn refuse_transaction(id: Option<&bytes::Bytes>) -> Result<()> {
     match id.is_some_and(|id| !id.is_empty()) {
         true => {

@@ -62,7 +62,7 @@ impl RunningQuery {
 }
 
 impl CancelKey {
-    /// A token for what the connection runs now; a cancel before this is for nothing.
+    /// A token for what the connection runs now; a cancel before this has no effect.
     pub(crate) fn begin(&self) -> CancellationToken {
         let mut token = self.query.lock();
         if token.is_cancelled() {

@@ -150,7 +150,7 @@ impl StatementRows {
     /// Waits until there is a row. Returns false after the last one.
     pub(crate) async fn fill(&mut self) -> Result<bool, SqlProblem> {
         while !self.has_row() {
-            // The batch before is let go first: memory holds one.
+            // The batch before is dropped first: memory holds one.
             (self.batch, self.next) = (None, 0);
             match self.batches.next().await {
                 Some(batch) => self.batch = Some(plain(batch.map_err(Error::from)?)?),

@@ -40,8 +40,8 @@ pub fn listen(address: SocketAddr) -> Result<ClientListener> {
     ClientListener::bind(address, "PostgreSQL")
 }
 
-/// Answers until `stop`; then what is being answered is finished, and clients that ask nothing are let go. The task is
-/// to be waited for.
+/// Answers until `stop`; then statements under way are finished, and idle clients are disconnected. The task is to be
+/// awaited.
 ///
 /// Errors: when the tables of PostgreSQL's catalog cannot be made.
 pub fn serve(node: Node, protection: &Protection, bound: ClientListener, stop: CancellationToken) -> Result<JoinHandle<Result<()>>> {

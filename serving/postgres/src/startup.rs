@@ -18,7 +18,7 @@ use crate::frames::{Opening, opening, put};
 use crate::problem::{NOT_SUPPORTED, PROTOCOL_VIOLATION, SqlProblem};
 use crate::session::ClientSession;
 
-/// A client that has not said who it is by then is let go.
+/// A client that has not identified itself by then is disconnected.
 pub(crate) const STARTUP_TIME: Duration = Duration::from_secs(10);
 /// A client that does not take the end of an encrypted connection is left after this time.
 pub(crate) const CLOSE_TIME: Duration = Duration::from_secs(5);
@@ -131,7 +131,7 @@ async fn encrypted(stream: Box<dyn Stream>, buffer: &BytesMut, tls: &ServerTls) 
     Ok(Box::new(encrypted.map_err(|_| Unwelcome::Done)?))
 }
 
-/// The signature algorithms with SHA-256, RSA and ECDSA, as they stand in a certificate.
+/// The signature algorithms with SHA-256, RSA and ECDSA, as certificates have them.
 const WITH_SHA256: [&[u8]; 2] =
     [&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b], &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02]];
 

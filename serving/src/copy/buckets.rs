@@ -141,7 +141,7 @@ impl CopiedBuckets {
         outcome.map_err(|error| error.copied())
     }
 
-    /// On a task of its own: who waits may go away.
+    /// On a task of its own: the one who waits may leave.
     fn begin(self: Arc<Self>, number: u32, threads: &'static Group) -> Fetch {
         let task = threads.spawn(async move {
             let slot = &self.slots[number as usize];

@@ -72,7 +72,7 @@ impl Newest {
             return Ok((view, id.clone()));
         }
         let id = ReadViewId::default();
-        // Dropped after the lock is let go: the last handle of a catalog state takes time.
+        // Dropped after the lock: the last handle of a catalog state takes time.
         let dropped = newest.replace((view.clone(), id.clone()));
         drop(newest);
         drop(dropped);

@@ -1,4 +1,4 @@
-//! Connections: encrypted where that is configured, no more than a process can hold, and closed when nothing comes.
+//! Connections: encrypted where that is configured, limited in number, and closed when they are idle.
 //!
 //! A client that opens connections and sends nothing, or a header byte by byte, keeps each for ten seconds; one that
 //! takes nothing of its answer, for a minute. Connections past the limit are answered with 503 and closed.
@@ -82,7 +82,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, tls: Option<Ser
         };
         let Ok(place) = places.clone().try_acquire_owned() else {
             metrics::counter!("basestream_serving_http_connections_refused_total").increment(1);
-            // What is encrypted has no place for it before a handshake.
+            // On an encrypted connection it would come before the handshake.
             if let (Ok(refusal), None) = (refusals.clone().try_acquire_owned(), &tls) {
                 connections.spawn(async move {
                     let _ = tokio::time::timeout(REFUSAL_TIME, refuse(stream)).await;

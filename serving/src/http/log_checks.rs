@@ -11,7 +11,7 @@ use event_log::Log;
 use types::Result;
 use types::vector::Offset;
 
-/// How long a topic that was the right one is not looked at again.
+/// How long a topic that was found to be the right one is not checked again.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// When each topic was last found to be the right one.

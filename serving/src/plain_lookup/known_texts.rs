@@ -1,4 +1,4 @@
-//! Remembers parsed texts, and what follows from them. Those with parameters are sent again and again.
+//! Remembers parsed texts, and what follows from them: a text with parameters is sent again and again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -49,7 +49,8 @@ struct KnownTexts {
 }
 
 impl PlainLookups {
-    /// Applications have fewer. One that has more writes values into its texts, which do not come again.
+    /// This many texts are kept. Applications have fewer; one that has more writes values into its texts, and repeats
+    /// none of them.
     const MOST: usize = 256;
     /// The texts take at most this much. What they ask may take some 25 times as much: a constant of a long list has
     /// two bytes in its text.
@@ -59,7 +60,7 @@ impl PlainLookups {
         self.0.read().unwrap_or_else(PoisonError::into_inner).lookups.get(sql).cloned()
     }
 
-    /// Keeps what a text asks. When there are too many, or they are too long together, it begins anew.
+    /// Keeps what a text asks. When there are too many, or they are too long together, all others are dropped.
     pub(crate) fn put(&self, sql: &str, lookup: Arc<KnownLookup>) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.lookups.contains_key(sql) {

@@ -86,7 +86,7 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     let asked = read(text.sql, search_path, &read_view)?;
     let mut session = runtime.session()?;
     let named = tables::tables_named(&read_view, &session.state_ref().read(), (&asked.statement, search_path), reader.principal)?;
-    // The archive has a stream's events up to the last checkpoint: views beside them stand there too.
+    // The archive has a stream's events up to the last checkpoint: views beside them are read as of it too.
     let read_view = if named.has_streams { Arc::new(read_view.committed()) } else { read_view };
     let context = QueryContext::new(read_view, asked.as_of.or(text.settings.as_of), &named.views)?.on_value_error(text.on_value_error);
     let columns = tables::register(&session, runtime, &context, reader)?;

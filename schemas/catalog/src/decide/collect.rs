@@ -121,7 +121,7 @@ pub struct Retention {
 }
 
 /// Returns what is no longer needed at `now`. `retention` says how long each stream's archive is kept; a stream that is
-/// absent there is kept forever. A view holds up only what it reads.
+/// absent there is kept forever. A view retains only what it reads.
 ///
 /// A lease's pin is the oldest vector that its holder's work depends on: for a serving node, the least of the cuts of
 /// the snapshots that its queries read.

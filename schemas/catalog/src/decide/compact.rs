@@ -62,7 +62,7 @@ pub fn compactions<'s>(
     due.into_iter().map(|group| group.into_iter().map(|sized| sized.checkpoint).collect()).collect()
 }
 
-/// Returns the commit that puts one checkpoint in the place of others. Its files are already durable, and hold exactly
+/// Returns the commit that replaces checkpoints with one. Its files are already durable, and hold exactly
 /// the rows of the others' files, in any order.
 ///
 /// The commit's id is of version 7, as it says when the files were superseded.

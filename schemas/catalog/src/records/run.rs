@@ -79,7 +79,7 @@ pub struct RunDraft {
     pub events: i64,
     /// How many of these an earlier run had read.
     pub resumed: i64,
-    /// What its states are; those of another format are not gone on with.
+    /// What its states are; a run does not continue with those of another format.
     #[serde(default)]
     pub format: u32,
 }

@@ -111,7 +111,7 @@ async fn add(session: &mut Session, add: &Add, applying: Applying) -> Result<()>
     }
 }
 
-/// Puts a checkpoint in the place of others, in a few statements however many they are. They have this many files.
+/// Replaces checkpoints with one, in a few statements however many they are. They have this many files.
 async fn compact(session: &mut Session, compacted: &CheckpointRecord, of: &[Uuid], files: usize, applying: Applying) -> Result<()> {
     let Applying { commit, revision, now } = applying;
     let list = serde_json::to_string(&of.iter().map(Uuid::to_string).collect::<Vec<_>>())?;

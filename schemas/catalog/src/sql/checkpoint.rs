@@ -74,7 +74,7 @@ pub(super) async fn add(session: &mut Session, checkpoint: &CheckpointRecord, re
     insert(session, checkpoint, revision, revision).await
 }
 
-/// Stores a new checkpoint in the place of an earlier commit: the one that its record names.
+/// Stores a checkpoint under the revision of an earlier commit: the one that its record names.
 pub(super) async fn add_in_place(session: &mut Session, checkpoint: &CheckpointRecord, revision: Revision) -> Result<()> {
     insert(session, checkpoint, checkpoint.revision, revision).await
 }

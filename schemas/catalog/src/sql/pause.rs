@@ -23,7 +23,7 @@ pub(super) async fn remove(session: &mut Session, kind: DefinitionKind, name: &s
     session.execute(sql, values![kind.word(), name]).await.map(drop)
 }
 
-/// An alert that is resumed does not go on where it was: what happened in its pause is not put out.
+/// An alert that is resumed does not continue where it stopped: what happened during its pause is not put out.
 async fn forget_runner(session: &mut Session, kind: DefinitionKind, name: &str) -> Result<()> {
     match kind {
         DefinitionKind::Alert => session.execute("DELETE FROM alert_runner WHERE alert = $1", values![name]).await.map(drop),

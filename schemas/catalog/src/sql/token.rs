@@ -22,7 +22,7 @@ pub(super) async fn is_in_use(session: &mut Session, name: &str) -> Result<Optio
     row.map(|row| Ok(row.integer_or_null("revoked_at")?.is_none())).transpose()
 }
 
-/// Stores a token, in the place of a revoked one of its name.
+/// Stores a token. It replaces a revoked one of the same name.
 pub(super) async fn put(session: &mut Session, token: &TokenRecord) -> Result<()> {
     let sql = "INSERT INTO token (name, role, views, streams, hash, scram_salt, scram_iterations, scram_stored_key, scram_server_key,
             created_at, created_by, expires_at, revoked_at)

@@ -35,7 +35,7 @@ impl<S> Mirror<S> {
         Self { fresh: fresh.clone(), owners: BTreeMap::new() }
     }
 
-    /// Takes a snapshot in the place of all that is known of these workers, at once.
+    /// Replaces all that is known of these workers with a snapshot, at once.
     pub fn reset(&mut self, snapshot: Snapshot<S>) -> ChangeOutcome {
         let mut claims: BTreeMap<u64, Vec<Claim>> = BTreeMap::new();
         for (owner, claim) in snapshot.claims {

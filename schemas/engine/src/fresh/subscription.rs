@@ -1,5 +1,5 @@
 //! Subscriptions to the changes of this process's workers. A subscriber that does not keep up is cut off, so that it
-//! never holds up a worker.
+//! never delays a worker.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

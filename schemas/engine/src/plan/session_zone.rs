@@ -245,7 +245,7 @@ impl TimesInSessionZone {
         cast(Expr::ScalarFunction(now), DataType::Timestamp(TimeUnit::Nanosecond, Some(self.zone.clone())))
     }
 
-    /// The type of a time, or of an array of times, with the zone in the place of UTC.
+    /// The type of a time, or of an array of times, with the zone instead of UTC.
     fn zoned(&self, data_type: &DataType) -> Option<DataType> {
         match data_type {
             DataType::Timestamp(unit, Some(zone)) if &**zone == UTC => Some(DataType::Timestamp(*unit, Some(self.zone.clone()))),

@@ -88,7 +88,7 @@ impl Connection {
 
     pub(super) async fn copy_out(&mut self, running: &RunningStatement<'_>, limits: &StatementLimits) -> Answered {
         let copy = copy(&running.statement.sql).map_err(|problem| problem.within(running.text, running.statement.start))?;
-        // Where the SELECT does not stand in the text, its errors have no place there.
+        // If the SELECT is not part of the text, its errors have no place there.
         let (start, text) = match copy.start {
             Some(at) => (running.statement.start + at, running.text),
             None => (0, ""),

@@ -28,7 +28,7 @@ pub(super) enum FetchedBy {
         shown: Option<Arc<Description>>,
         /// How many are sent at a time; 0: all.
         max_rows: usize,
-        /// Where the cursor stood after the rows that were sent before, if some were.
+        /// Where the cursor was after the rows that were sent before, if some were.
         resumed_at: Option<usize>,
     },
 }
@@ -46,7 +46,7 @@ impl Connection {
         if described.params.len() > params.len() {
             return Err(SqlProblem::new("42P02", format!("there is no parameter ${}", params.len() + 1)).into());
         }
-        // Of the text, no more is kept than the query.
+        // Only the query is kept of the text.
         let query = Statement { start: 0, ..Statement::clone(&declare.query) };
         let prepared = Prepared { sql: query.sql.as_str().into(), statement: Some(Arc::new(query)), ..planned };
         let formats = if declare.is_binary { vec![BINARY] } else { Vec::new() };

@@ -125,7 +125,7 @@ impl Descriptions {
         (*of == asked_for).then(|| described.clone())
     }
 
-    /// Keeps one. Where there are too many, or their texts are too long together, it begins anew.
+    /// Keeps one. Where there are too many, or their texts are too long together, all others are dropped.
     pub(super) fn keep(&mut self, sql: &str, types: &[u32], described_for: DescribedFor, described: Arc<Description>) {
         let is_known = self.by_text.get(sql).is_some_and(|by_types| by_types.contains_key(types));
         if !is_known {

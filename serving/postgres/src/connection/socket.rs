@@ -18,7 +18,7 @@ const READ_BYTES: usize = 4 << 10;
 const PIECE_BYTES: usize = 64 << 10;
 /// While a query runs, this much of what a client sends meanwhile is read.
 const AHEAD_BYTES: usize = 64 << 10;
-/// A client that takes nothing for this time is let go: it keeps the files of what it reads.
+/// A client that takes nothing for this time is disconnected: it keeps the files of what it reads.
 const STALLED: Duration = Duration::from_secs(600);
 
 /// A connection's bytes as it begins.

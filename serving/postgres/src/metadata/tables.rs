@@ -40,7 +40,7 @@ impl Recency {
     }
 }
 
-/// A catalog state, and the versions of views that answered there in the place of the served ones.
+/// A catalog state, and the versions of views that answered there instead of the served ones.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
     loaded: Weak<Loaded>,

@@ -34,7 +34,7 @@ pub(crate) enum CursorStep {
     Absolute(usize),
 }
 
-/// What stands before the query of a DECLARE.
+/// The part of a DECLARE before its query.
 pub(super) struct Declaration {
     pub(super) cursor: String,
     pub(super) is_binary: bool,
