@@ -118,10 +118,17 @@ impl Compacting {
             None => Registry::load(state, &self.batch.functions).await?,
         };
         let registry = registry.insert(loaded);
+        let apart = self.apart_in(state);
         let state = without_staging(state, registry);
-        let apart = self.lock_apart().clone();
         let groups = compactions(&state, &reads(registry), &self.rules, &apart, (self.clock)());
         Ok(groups.into_iter().map(|group| group.into_iter().map(|checkpoint| checkpoint.id).collect()).collect())
+    }
+
+    /// Returns where versions change. Forgets the checkpoints that the catalog no longer has: they were compacted.
+    fn apart_in(&self, state: &CatalogState) -> BTreeSet<Uuid> {
+        let mut apart = self.lock_apart();
+        apart.retain(|id| state.checkpoints.get(*id).is_some());
+        apart.clone()
     }
 
     fn lock_apart(&self) -> MutexGuard<'_, BTreeSet<Uuid>> {

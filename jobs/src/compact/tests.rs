@@ -21,8 +21,7 @@ async fn views_are_planned_again_only_once_definitions_have_changed() {
     const STREAM: &str = "CREATE STREAM pay (k TEXT, ts TIMESTAMPTZ NOT NULL) WITH (event_time = 'ts')";
     const VIEW: &str = "CREATE VIEW v AS SELECT k, count(*) AS n FROM pay GROUP BY k";
     let folder = tempfile::tempdir().unwrap();
-    let settings = Settings::parse("", &folder.path().join("basestream.toml"), &Variables::default()).unwrap();
-    let installation = Installation::open(&settings, Functions::standard()).await.unwrap();
+    let installation = installation(&folder).await;
     let (compacting, mut registry, mut plans) = (installation.compacting(), None, Vec::new());
     for view in [VIEW.to_owned(), VIEW.to_owned(), VIEW.replace("count(*)", "max(ts)")] {
         let records = [(DefinitionKind::Stream, "pay", STREAM), (DefinitionKind::View, "v", &*view)];
@@ -33,4 +32,19 @@ async fn views_are_planned_again_only_once_definitions_have_changed() {
     }
     assert!(Arc::ptr_eq(&plans[0], &plans[1]), "nothing has changed");
     assert!(!Arc::ptr_eq(&plans[1], &plans[2]), "the view has another text");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checkpoints_that_the_catalog_no_longer_has_are_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let installation = installation(&folder).await;
+    let compacting = installation.compacting();
+    compacting.lock_apart().insert(Uuid::now_v7());
+    compacting.due(&installation.catalog.state().await.unwrap(), &mut None).await.unwrap();
+    assert!(compacting.lock_apart().is_empty());
+}
+
+async fn installation(folder: &tempfile::TempDir) -> Installation {
+    let settings = Settings::parse("", &folder.path().join("basestream.toml"), &Variables::default()).unwrap();
+    Installation::open(&settings, Functions::standard()).await.unwrap()
 }

@@ -40,7 +40,7 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
     for (stream, partitions) in stuck {
         let moves =
             last.iter().any(|(id, checkpoint)| id.stream == stream && facts.now.saturating_sub(checkpoint.committed_at) <= patience);
-        found.push(standing(facts, &stream, &partitions, moves));
+        found.push(stuck_partitions(facts, &stream, &partitions, moves));
     }
     found
 }
@@ -96,7 +96,7 @@ fn last_checkpoints(facts: &Facts) -> BTreeMap<PartitionId, &CheckpointRecord> {
 }
 
 /// Returns one problem per stream: without any worker, all of its partitions are stuck.
-fn standing(facts: &Facts, stream: &str, partitions: &[Lagging<'_>], others_move: bool) -> Problem {
+fn stuck_partitions(facts: &Facts, stream: &str, partitions: &[Lagging<'_>], others_move: bool) -> Problem {
     let places: Vec<String> = partitions.iter().take(8).map(|p| format!("{} at {}", p.id.partition, p.next)).collect();
     let more = if partitions.len() > places.len() { ", .." } else { "" };
     let records: i64 = partitions.iter().map(|p| p.lag).sum();
