@@ -135,10 +135,12 @@ impl Installation {
         let is_event_clock = self.settings.serving.clock == ClockKind::Event;
         let mut report = storage_report(&state, &registry, now, is_event_clock)?;
         report.slices = stored_slices(&self.storage, &state, now).await?;
-        report.catalog_bytes = catalog_file(&self.settings).map(|file| bytes_of_database(&file));
         report.cache_bytes = self.settings.serving.cache_bytes;
         report.cache_would_free = cache_would_free(report.served_bytes, report.kept_bytes, report.cache_bytes);
-        report.log_bytes = log_folder(&self.settings).map(|folder| bytes_below(&folder));
+        let (catalog, log) = (catalog_file(&self.settings), log_folder(&self.settings));
+        // A folder may have many files.
+        let measure = move || (catalog.map(|file| bytes_of_database(&file)), log.map(|folder| bytes_below(&folder)));
+        (report.catalog_bytes, report.log_bytes) = tokio::task::spawn_blocking(measure).await?;
         if let Some(trimming) = self.trimming() {
             report.log_retention = Some(format_duration_parts(trimming.retention));
             report.log_would_free = log_would_free(&trimming, &state).await?;
