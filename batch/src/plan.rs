@@ -52,6 +52,7 @@ pub struct RunPlan {
     pub written_bytes: Option<i64>,
 }
 
+/// How many files there are, and their size together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct FileTotals {
     pub files: usize,

@@ -61,6 +61,7 @@ pub struct Status {
     pub revision: i64,
 }
 
+/// How far a partition of a stream is committed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PartitionStatus {
     pub stream: Arc<str>,
@@ -86,6 +87,7 @@ pub struct PartitionStatus {
     pub log_error: Option<String>,
 }
 
+/// A live version of a view: what it is served from, and its runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ViewStatus {
     pub view: Arc<str>,
@@ -175,6 +177,7 @@ pub struct QueuedRun {
     pub events: i64,
 }
 
+/// A live version of a definition.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DefinitionReport {
     pub kind: DefinitionKind,

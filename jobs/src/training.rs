@@ -83,6 +83,7 @@ pub struct NotArrived {
     pub first: Option<String>,
 }
 
+/// The version of a view whose columns were added to the rows.
 #[derive(Debug, Serialize)]
 pub struct TrainingView {
     pub view: String,

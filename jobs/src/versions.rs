@@ -82,6 +82,7 @@ pub struct Versions {
     pub versions: Vec<VersionReport>,
 }
 
+/// A version of a view.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct VersionReport {
     pub version: u32,

@@ -17,6 +17,7 @@ use crate::released::ProcessIds;
 use crate::sinks::EventSinks;
 use crate::writers::CheckpointWriters;
 
+/// The settings of one worker.
 #[derive(Debug, Clone)]
 pub struct WorkerSettings {
     /// The name of this worker, unique in its group.

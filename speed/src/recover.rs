@@ -81,6 +81,7 @@ pub(crate) const OTHER_RECORDS: &str = "restore the log, or point log.url at the
     under a new name on this topic. `--accept-gap` \
     does not help: other records of this log would have the offsets of archived records";
 
+/// The offset at which a worker starts to read a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
     At(Offset),

@@ -71,6 +71,7 @@ pub struct ValueChange {
     pub(super) set: Option<String>,
 }
 
+/// What happens to a definition.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "change", rename_all = "lowercase")]
 pub enum What {

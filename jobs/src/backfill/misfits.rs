@@ -16,6 +16,7 @@ pub struct Misfits {
     pub first: Vec<ListedMisfit>,
 }
 
+/// An archived record that does not fit a new column, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ListedMisfit {
     pub stream: Arc<str>,

@@ -50,6 +50,7 @@ pub struct Cell {
     pub amount: Option<Value>,
 }
 
+/// An event of which two definitions decide differently.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct VerdictExample {
     pub live: String,

@@ -115,6 +115,7 @@ pub struct ParameterReport {
     pub used_by: Vec<Arc<str>>,
 }
 
+/// A column of a definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ColumnReport {
     pub name: String,

@@ -85,6 +85,7 @@ impl ReplaySummary {
     }
 }
 
+/// A dead letter that is not appended to the log again, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RefusedLetter {
     /// Its line in the corrected file.

@@ -22,6 +22,7 @@ pub enum Input {
     Stdin,
 }
 
+/// The format of the records of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     JsonLines,

@@ -31,6 +31,7 @@ pub struct RepairStep {
     pub action: RepairAction,
 }
 
+/// How a damaged file is repaired.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum RepairAction {

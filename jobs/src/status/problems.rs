@@ -211,6 +211,7 @@ pub struct Unreachable {
     pub error: String,
 }
 
+/// A service that the processes of an installation share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackingService {
     Catalog,

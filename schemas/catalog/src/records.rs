@@ -28,6 +28,7 @@ pub use token::{Role, ScramKeys, TokenLimits, TokenRecord};
 /// A number that grows by one with every commit and totally orders the catalog states.
 pub type Revision = i64;
 
+/// Which CREATE statement defines it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DefinitionKind {
@@ -108,6 +109,7 @@ pub struct LiveVersion {
     pub status: DefinitionStatus,
 }
 
+/// The state of one version of a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DefinitionStatus {

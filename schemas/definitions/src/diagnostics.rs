@@ -31,6 +31,7 @@ pub struct Diagnostic {
     pub left_out: Option<String>,
 }
 
+/// How much is wrong with a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DiagnosticSeverity {

@@ -45,6 +45,7 @@ pub struct Column {
     pub unit: Option<TimeUnit>,
 }
 
+/// The unit of a time that is written as a number since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TimeUnit {
     Seconds,

@@ -262,6 +262,7 @@ impl OutputColumn {
     }
 }
 
+/// Where the values of a column of an answer come from.
 #[derive(Debug, Clone)]
 pub enum ColumnKind {
     /// The group key at this index.
@@ -270,6 +271,7 @@ pub enum ColumnKind {
     Value(ValueColumn),
 }
 
+/// A column that is computed from merged values.
 #[derive(Debug, Clone)]
 pub struct ValueColumn {
     /// An expression over the value batch. It is evaluated only for rows with events in one of `ranges`, or for all

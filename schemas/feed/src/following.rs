@@ -69,6 +69,7 @@ pub struct Link {
     connection: Option<WorkerConnection>,
 }
 
+/// Whether a node reads the layers of the workers of another process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkState {
     /// Being reached for the first time.

@@ -12,6 +12,7 @@ mod names;
 
 pub use names::{CATALOG_IDENTITY, ObjectName, folder_of_run, folder_of_version, made_at};
 
+/// What a file in the object storage holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileKind {

@@ -9,6 +9,7 @@ use types::uuid_text;
 use types::vector::Vector;
 use uuid::Uuid;
 
+/// The state of a batch run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunStatus {

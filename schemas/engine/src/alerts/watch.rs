@@ -35,6 +35,7 @@ pub struct Transition<K> {
 /// This many timers may be ignored, beside as many as are in effect, before they are removed.
 const IGNORED_TIMERS: usize = 1_024;
 
+/// The keys of one alert, with their timers: see the module.
 #[derive(Debug, Clone)]
 pub struct KeyWatch<K> {
     repeat: Option<Micros>,

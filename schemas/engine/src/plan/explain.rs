@@ -38,6 +38,7 @@ pub struct Explanation {
     pub links: Option<links::LinksExplanation>,
 }
 
+/// A state that a view keeps.
 #[derive(Debug, Clone, Serialize)]
 pub struct StateExplanation {
     pub aggregate: String,
@@ -60,6 +61,7 @@ impl StateExplanation {
     }
 }
 
+/// A range of event time that a view answers.
 #[derive(Debug, Clone, Serialize)]
 pub struct RangeExplanation {
     pub range: String,

@@ -190,6 +190,7 @@ impl Ends {
     }
 }
 
+/// An aggregate over the pairs of a linked view.
 #[derive(Debug, Clone)]
 pub struct LinkAggregate {
     /// The call as the user wrote it, without `within`.

@@ -8,6 +8,7 @@ use crate::plan::links::{EdgeKind, LinkPlan, PairRangeIndex};
 use crate::plan::{ColumnKind, ViewPlan};
 use types::tiles::EdgesFrom;
 
+/// What a linked view keeps, and how it is walked.
 #[derive(Debug, Clone, Serialize)]
 pub struct LinksExplanation {
     /// `liveness` or `full`.
