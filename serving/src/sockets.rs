@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_client_that_leaves_keeps_no_other_client_waiting() {
-        use io::ErrorKind::{ConnectionAborted, ConnectionReset, Other, OutOfMemory};
+        use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, Other, OutOfMemory};
         assert_eq!([ConnectionAborted, ConnectionReset, OutOfMemory, Other].map(is_of_client), [true, true, false, false]);
     }
 

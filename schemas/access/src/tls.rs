@@ -116,8 +116,9 @@ impl Loaded {
 
     fn from_contents(contents: Contents, files: &TlsFiles, alpn: &[Vec<u8>]) -> Result<Loaded> {
         let chain = certificates(&contents.cert, "serving.tls.cert", &files.cert)?;
-        let key = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|_| {
-            wrong("there is no private key in the file", "serving.tls.key", &files.key).with("expected", "a private key as PEM")
+        let key = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|error| {
+            let wrong = wrong("there is no private key in the file", "serving.tls.key", &files.key);
+            wrong.with("expected", "a private key as PEM").caused_by(error)
         })?;
         let certificate = chain[0].clone();
         let provider = Arc::new(ring::default_provider());
@@ -157,10 +158,12 @@ impl Contents {
 
 /// At least one.
 fn certificates(text: &[u8], setting: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let none = || wrong("there is no certificate in the file", setting, path).with("expected", "certificates as PEM");
     let found: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(text).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        _ => Err(wrong("there is no certificate in the file", setting, path).with("expected", "certificates as PEM")),
+        Ok(_) => Err(none()),
+        Err(error) => Err(none().caused_by(error)),
     }
 }
 

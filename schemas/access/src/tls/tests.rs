@@ -136,6 +136,19 @@ fn what_cannot_be_loaded_is_refused_with_the_setting_and_the_file() {
 }
 
 #[test]
+fn a_file_that_was_cut_off_is_refused_with_the_cause() {
+    let cut_off = |pem: &str| pem.replace("-----END", "");
+    let refused = |files: &Files| ServerTls::load(files.files(false), &[]).unwrap_err();
+    let cause = |error: &Error| std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    for name in ["cert", "key"] {
+        let files = Files::new().with_certificate();
+        files.write(name, &cut_off(&std::fs::read_to_string(files.path(name)).unwrap()));
+        let error = refused(&files);
+        assert!(error.message().starts_with("there is no ") && cause(&error).starts_with("missing section end"), "{name}: {error}");
+    }
+}
+
+#[test]
 fn changed_files_are_loaded_again_and_the_former_stay_while_they_cannot_be() {
     let files = Files::new().with_certificate();
     let tls = ServerTls::load(files.files(false), &["http/1.1"]).unwrap();
