@@ -38,11 +38,11 @@ impl RowFileFormat {
 pub(crate) struct RowFile {
     // Dropped first: a file is closed before it is removed.
     writer: Writer,
-    part: PartFile,
+    unfinished: UnfinishedFile,
 }
 
 /// The file under the name that it has until it is whole. It is removed with this, unless it was renamed.
-struct PartFile {
+struct UnfinishedFile {
     part_path: PathBuf,
     path: PathBuf,
     is_renamed: bool,
@@ -73,7 +73,7 @@ impl RowFile {
         part.push(".part");
         let part = PathBuf::from(part);
         let file = File::create(&part).map_err(|error| Error::from(error).with("file", path.display()))?;
-        let part = PartFile { part_path: part, path: path.to_owned(), is_renamed: false };
+        let unfinished = UnfinishedFile { part_path: part, path: path.to_owned(), is_renamed: false };
         let writer = match format {
             RowFileFormat::Parquet => Writer::Parquet(Box::new(ArrowWriter::try_new(file, schema.clone(), None).map_err(unwritable)?)),
             RowFileFormat::Csv => {
@@ -83,7 +83,7 @@ impl RowFile {
             }
             RowFileFormat::JsonLines => Writer::JsonLines(BufWriter::new(file)),
         };
-        Ok(RowFile { writer, part })
+        Ok(RowFile { writer, unfinished })
     }
 
     pub(crate) fn write(&mut self, rows: &RecordBatch) -> Result<()> {
@@ -107,7 +107,7 @@ impl RowFile {
 
     /// Syncs the file to the disk and gives it its name.
     pub(crate) fn finish(self) -> Result<()> {
-        let RowFile { writer, mut part } = self;
+        let RowFile { writer, mut unfinished } = self;
         let written = match writer {
             Writer::Parquet(writer) => writer.into_inner().map_err(unwritable),
             Writer::Csv(writer) => writer.into_inner().map_err(unwritable),
@@ -115,9 +115,9 @@ impl RowFile {
         };
         let renamed = written.and_then(|file| {
             file.sync_all()?;
-            part.rename()
+            unfinished.rename()
         });
-        renamed.map_err(|error| error.with("file", part.path.display()))
+        renamed.map_err(|error| error.with("file", unfinished.path.display()))
     }
 
     /// Finishes the file if it was filled. Returns the outcome of filling it.
@@ -127,7 +127,7 @@ impl RowFile {
     }
 }
 
-impl PartFile {
+impl UnfinishedFile {
     fn rename(&mut self) -> Result<()> {
         std::fs::rename(&self.part_path, &self.path)?;
         self.is_renamed = true;
@@ -135,7 +135,7 @@ impl PartFile {
     }
 }
 
-impl Drop for PartFile {
+impl Drop for UnfinishedFile {
     fn drop(&mut self) {
         if !self.is_renamed {
             let _ = std::fs::remove_file(&self.part_path);
