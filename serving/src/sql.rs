@@ -38,6 +38,7 @@ mod array_text;
 mod cast_names;
 mod casts;
 mod column_names;
+mod compared_subqueries;
 mod date_text;
 mod describe;
 mod equality;

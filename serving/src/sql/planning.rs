@@ -17,6 +17,7 @@ use engine::plan::{
 use types::{ErrorKind, Reason, Result};
 
 use super::column_names::AliasedColumns;
+use super::compared_subqueries::ComparedSubqueriesHaveNames;
 use super::exists::ExistsInColumns;
 use super::like_escape::like_pattern;
 use super::operand_types::OperandTypes;
@@ -92,6 +93,7 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     let columns = tables::register(&session, runtime, &context, reader)?;
     session.register_expr_planner(Arc::new(OperandTypes))?;
     session.add_analyzer_rule(Arc::new(IntegersDoNotWrap));
+    session.add_analyzer_rule(Arc::new(ComparedSubqueriesHaveNames));
     session.add_analyzer_rule(Arc::new(ExistsInColumns));
     session.add_analyzer_rule(Arc::new(LocalTimesInNamedZones));
     session.add_analyzer_rule(Arc::new(BytesInHexadecimal));

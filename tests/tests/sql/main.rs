@@ -50,6 +50,7 @@ files!(
     limits,
     refused_definitions,
     refused_queries,
+    postgresql,
     alerts,
     linked_alerts,
 );
