@@ -61,6 +61,7 @@ mod rights;
 mod running;
 mod search_path;
 mod series;
+mod similar_to;
 mod source;
 mod statement;
 mod states;

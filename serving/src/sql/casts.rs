@@ -1,6 +1,6 @@
 //! Types and literals that PostgreSQL has and DataFusion has not: `$1::uuid`, `'x'::json`, `::name`, `'\x00ff'::bytea`,
-//! arrays as texts, `= ANY ('{a,b}')`, times as `time_texts` has them, time zones in letters of any case, `U&'\00e4'`
-//! and `ESCAPE`. They are rewritten before a statement is planned.
+//! arrays as texts, `= ANY ('{a,b}')`, times as `time_texts` has them, time zones in letters of any case, `U&'\00e4'`,
+//! `ESCAPE` and `SIMILAR TO`. They are rewritten before a statement is planned.
 
 use std::ops::ControlFlow;
 
@@ -20,6 +20,7 @@ use super::array_text;
 use super::like_escape::without_escape;
 use super::literals::{call, literal, text_of};
 use super::params::inner_mut;
+use super::similar_to::as_regular_expression;
 use super::time_texts::{known_value, with_units};
 
 /// Types whose values are any texts.
@@ -29,8 +30,8 @@ const MOST_NESTED_CALLS: usize = 16;
 
 /// Rewrites the casts and array literals of a statement.
 ///
-/// Errors: `Input` for a literal that is no array, for bytes that are not in pairs of hexadecimal digits, and for a
-/// time zone that is not known.
+/// Errors: `Input` for a literal that is no array, for bytes that are not in pairs of hexadecimal digits, for a time
+/// zone that is not known, and for a pattern of SIMILAR TO that is no constant.
 pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
     let Some(statement) = inner_mut(statement) else { return Ok(()) };
     let mut nested_calls = 0;
@@ -67,6 +68,7 @@ fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
         Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax: false }) => cast(&Expr::Value(value.clone()), data_type),
         Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, is_some: _ } => in_list(left, right, false),
         Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => in_list(left, right, true),
+        similar @ Expr::SimilarTo { .. } => as_regular_expression(similar),
         other => Ok(without_escape(other)),
     }
 }
