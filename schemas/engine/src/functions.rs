@@ -14,6 +14,8 @@
 //! | `min(x)`, `max(x)` | DataFusion's, with NaN after all other numbers |
 //! | `var`, `stddev`, `covar_*`, `corr`, `regr_*` | DataFusion's, with one state in every layer |
 //!
+//! Over a window that slides, those of floating point numbers are computed from its rows alone.
+//!
 //! `repeat`, `lpad`, `rpad`, `range`, `generate_series`, `array_repeat` and `array_resize` are DataFusion's, with
 //! bounds: a number in a query or a view cannot exhaust the memory. `date_trunc` is DataFusion's, with constants before
 //! 1970 rounded down. In queries, `to_char` also takes PostgreSQL's patterns.
@@ -49,6 +51,7 @@ mod moments;
 mod peak_factor;
 mod room;
 mod sequences;
+mod sliding;
 pub(crate) mod state_bytes;
 mod state_formats;
 mod statistics;

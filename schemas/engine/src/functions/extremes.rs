@@ -6,6 +6,7 @@
 
 use std::cmp::Ordering;
 use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray, PrimitiveBuilder};
@@ -19,6 +20,8 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator, ReversedUDAF, SetMonotonicity, Signature,
     StatisticsArgs,
 };
+
+use super::sliding::{SlidingWindow, WindowAggregate};
 
 /// Which extreme a function is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -101,7 +104,11 @@ impl AggregateUDFImpl for Extreme {
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        self.inner.create_sliding_accumulator(args)
+        match args.return_field.data_type() {
+            DataType::Float32 => Ok(Box::new(SlidingWindow::new(ExtremeInWindow::<Float32Type>::new(self.end)))),
+            DataType::Float64 => Ok(Box::new(SlidingWindow::new(ExtremeInWindow::<Float64Type>::new(self.end)))),
+            _ => self.inner.create_sliding_accumulator(args),
+        }
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
@@ -241,6 +248,38 @@ impl<T: ArrowPrimitiveType + Debug> Accumulator for ExtremeOfOne<T> {
 
     fn size(&self) -> usize {
         size_of_val(self)
+    }
+}
+
+/// The extreme of the rows of a window.
+#[derive(Debug)]
+struct ExtremeInWindow<T: ArrowPrimitiveType> {
+    end: ExtremeEnd,
+    numbers: PhantomData<T::Native>,
+}
+
+impl<T: ArrowPrimitiveType> ExtremeInWindow<T> {
+    fn new(end: ExtremeEnd) -> Self {
+        Self { end, numbers: PhantomData }
+    }
+}
+
+impl<T: ArrowPrimitiveType + Debug> WindowAggregate for ExtremeInWindow<T> {
+    type Total = Option<T::Native>;
+
+    fn rows(&self, values: &[ArrayRef]) -> Vec<Self::Total> {
+        values[0].as_primitive::<T>().iter().collect()
+    }
+
+    fn join(&self, earlier: Self::Total, later: Self::Total) -> Self::Total {
+        match (earlier, later) {
+            (Some(known), Some(value)) => Some(self.end.nearer(known, value)),
+            (known, value) => known.or(value),
+        }
+    }
+
+    fn value(&self, total: Self::Total) -> Result<ScalarValue> {
+        ExtremeOfOne::<T> { end: self.end, value: total }.evaluate()
     }
 }
 

@@ -24,6 +24,8 @@ use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::format_state_name;
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature};
 
+use super::sliding::{SlidingWindow, WindowAggregate};
+
 /// The functions of this file, under DataFusion's names.
 pub(crate) fn aggregates() -> impl Iterator<Item = AggregateUDF> {
     [
@@ -257,9 +259,11 @@ impl AggregateUDFImpl for MomentsFunction {
         }
     }
 
-    /// A sliding window also removes rows, and no file keeps its state: DataFusion's does.
     fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        self.inner.create_sliding_accumulator(args)
+        match args.is_distinct {
+            true => self.inner.create_sliding_accumulator(args),
+            false => Ok(Box::new(SlidingWindow::new(self.statistic))),
+        }
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
@@ -268,6 +272,24 @@ impl AggregateUDFImpl for MomentsFunction {
 
     fn create_groups_accumulator(&self, _args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
         Ok(Box::new(OfGroups { statistic: self.statistic, moments: Vec::new() }))
+    }
+}
+
+impl WindowAggregate for Statistic {
+    type Total = Moments;
+
+    fn rows(&self, values: &[ArrayRef]) -> Vec<Moments> {
+        (0..values[0].len()).map(self.of_rows(values)).collect()
+    }
+
+    fn join(&self, earlier: Moments, later: Moments) -> Moments {
+        let mut joined = earlier;
+        joined.merge(&later);
+        joined
+    }
+
+    fn value(&self, total: Moments) -> Result<ScalarValue> {
+        ScalarValue::try_from_array(&self.values(&[total]), 0)
     }
 }
 

@@ -27,6 +27,7 @@ use types::Error;
 use types::sql_types::sql_name;
 
 use super::judged::{Flaw, judged, judged_as, judged_type};
+use super::sliding::{DoublesInWindow, SlidingWindow};
 use wide::{Carried, Wide, nulls_of};
 
 pub(crate) mod wide;
@@ -181,9 +182,10 @@ impl AggregateUDFImpl for Sum {
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        match !args.is_distinct && is_exact(&self.sum_type(args.expr_fields)?) {
-            true => self.accumulator(args),
-            false => self.inner.create_sliding_accumulator(self.inner_args(args)?),
+        match (args.is_distinct, self.sum_type(args.expr_fields)?) {
+            (false, DataType::Float64) => Ok(Box::new(SlidingWindow::new(DoublesInWindow::Sum))),
+            (false, sum_type) if is_exact(&sum_type) => self.accumulator(args),
+            _ => self.inner.create_sliding_accumulator(self.inner_args(args)?),
         }
     }
 

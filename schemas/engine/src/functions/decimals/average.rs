@@ -13,6 +13,7 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Emit
 
 use super::operands::{DIGITS, operand, operand_scale};
 use super::{DecimalOperator, QUOTIENT};
+use crate::functions::sliding::{DoublesInWindow, SlidingWindow};
 use crate::functions::sums::wide::{self, Carried, Wide};
 use types::Error;
 
@@ -97,9 +98,10 @@ impl AggregateUDFImpl for Average {
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        match decimal_of(args.expr_fields) {
-            Some(_) => self.accumulator(args),
-            None => self.inner.create_sliding_accumulator(self.inner_args(args)?),
+        match args.expr_fields.first().map(|field| field.data_type()) {
+            Some(DataType::Float64) if !args.is_distinct => Ok(Box::new(SlidingWindow::new(DoublesInWindow::Average))),
+            Some(decimal) if operand_scale(decimal).is_some() => self.accumulator(args),
+            _ => self.inner.create_sliding_accumulator(self.inner_args(args)?),
         }
     }
 
