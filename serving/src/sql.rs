@@ -55,6 +55,7 @@ mod literals;
 mod names;
 mod operand_types;
 pub mod params;
+mod pg_typeof;
 mod planning;
 mod query_meta;
 mod rights;

@@ -18,7 +18,7 @@
 //!
 //! `repeat`, `lpad`, `rpad`, `range`, `generate_series`, `array_repeat` and `array_resize` are DataFusion's, with
 //! bounds: a number in a query or a view cannot exhaust the memory. `date_trunc` is DataFusion's, with constants before
-//! 1970 rounded down. In queries, `to_char` also takes PostgreSQL's patterns.
+//! 1970 rounded down. In queries, `to_char` also takes PostgreSQL's patterns, and `date_part` has the fraction of seconds.
 //!
 //! All layers must plan with the same set, because states from one are merged by another.
 
@@ -34,6 +34,7 @@ use types::Result;
 mod bounded;
 mod bounds;
 mod calls;
+mod date_parts;
 pub(crate) mod decimals;
 mod direct;
 mod distinct;
@@ -62,6 +63,7 @@ pub(crate) mod truncation;
 mod typed_texts;
 mod wrapped;
 
+pub use date_parts::date_part;
 pub use decimals::QUOTIENT;
 pub(crate) use direct::{DirectMerge, GroupedStates};
 pub(crate) use distinct::{DistinctSet, DistinctSize};

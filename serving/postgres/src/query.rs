@@ -215,6 +215,8 @@ const FUNCTIONS: [&str; 15] = [
 const KEYWORDS: [&str; 5] = ["current_user", "session_user", "current_catalog", "current_role", "current_schema"];
 /// Another one, where a statement reads no table: in those, it may be the name of a column.
 const USER: &str = "user";
+/// A function of queries, though its name begins as those of the catalog do.
+const TYPE_OF_VALUE: &str = "pg_typeof";
 
 /// Types of what the catalog has, whose values are its OIDs.
 const TYPES: [&str; 5] = ["oid", "regclass", "regtype", "regproc", "regnamespace"];
@@ -275,6 +277,7 @@ fn names_the_catalog(sql: &str, is_ours: impl Fn(&str) -> bool, has_column: impl
         let name = word.value.to_lowercase();
         let is_of_catalog = match tokens.get(index + 1) {
             Some(Token::LParen) if FUNCTIONS.contains(&name.as_str()) => true,
+            Some(Token::LParen) if name == TYPE_OF_VALUE => false,
             Some(Token::Period) if name == "information_schema" => true,
             Some(Token::LParen) if name == "cast" => is_cast_of_catalog(&tokens[index + 2..]),
             _ if index > 0 && tokens[index - 1] == Token::DoubleColon && TYPES.contains(&name.as_str()) => true,
@@ -363,6 +366,7 @@ mod tests {
             "SELECT pg_class.a, pg_type.a FROM payments AS pg_class JOIN payments pg_type USING (a)",
             "SELECT user FROM system.tokens",
             "SELECT 1 AS user, \"user\"",
+            "SELECT pg_typeof(1), PG_TYPEOF (a) FROM v",
             "SELECT regclass, oid FROM v",
             "SELECT CAST(a AS INT), (SELECT a AS oid) FROM v",
             "SELECT 1",

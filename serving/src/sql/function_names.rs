@@ -1,13 +1,18 @@
 //! Functions that have another name in PostgreSQL, and functions whose results have another type there. A position or a
-//! number of items is unsigned to DataFusion, and what is computed with it a DECIMAL: here it is a BIGINT.
+//! number of items is unsigned to DataFusion, and what is computed with it a DECIMAL: here it is a BIGINT. And calls that
+//! can be written with others: `mod(a, b)`, `date_trunc` with a zone, `extract(second FROM ts)`, `percentile_disc`.
+
+use std::mem;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart,
+    BinaryOperator, CastKind, DataType, DateTimeField, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentClause, FunctionArguments, Ident, ObjectName, ObjectNamePart, TimezoneInfo, Value,
 };
 use definitions::syntax::SyntaxNode;
 use types::Result;
 
+use super::literals::{call, literal};
 use super::names::resolved;
 use super::params::inner_mut;
 
@@ -30,30 +35,121 @@ const UNSIGNED: [&str; 15] = [
     "regr_count",
 ];
 
-/// Functions of PostgreSQL, each with the name that DataFusion has for it.
-const OTHER_NAMES: [(&str, &str); 3] = [("variance", "var_samp"), ("every", "bool_and"), ("sign", "signum")];
-/// `date(ts)` is a cast.
-const DATE: &str = "date";
+/// Functions of PostgreSQL, each with the name that DataFusion has for it. All times of a query are one.
+const OTHER_NAMES: [(&str, &str); 6] = [
+    ("variance", "var_samp"),
+    ("every", "bool_and"),
+    ("sign", "signum"),
+    ("clock_timestamp", NOW),
+    ("statement_timestamp", NOW),
+    ("transaction_timestamp", NOW),
+];
+const NOW: &str = "now";
+const DATE_PART: &str = "date_part";
+const DATE_TRUNC: &str = "date_trunc";
 
 /// Rewrites the calls of these functions.
 pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
     let Some(statement) = inner_mut(statement) else { return Ok(()) };
     statement.visit_expressions_mut(|expr| {
-        let Expr::Function(call) = expr else { return Ok(()) };
-        let Some(name) = name_of(call) else { return Ok(()) };
-        if let Some((_, known)) = OTHER_NAMES.iter().find(|(other, _)| *other == name) {
-            call.name = ObjectName::from(vec![Ident::new(*known)]);
-        } else if name == DATE {
-            if let Some(operand) = only_argument(call) {
-                *expr = cast(operand, DataType::Date);
-            }
-        } else if UNSIGNED.contains(&name.as_str()) {
-            // A copy of a deep expression takes much of the stack.
-            let call = std::mem::replace(expr, Expr::Identifier(Ident::new("")));
-            *expr = cast(call, DataType::BigInt(None));
+        if let Some(rewritten) = rewritten(expr) {
+            *expr = rewritten;
         }
         Ok(())
     })
+}
+
+/// What takes the place of an expression; `None` where it stays, but for the name of a function.
+fn rewritten(expr: &mut Expr) -> Option<Expr> {
+    let function = match expr {
+        Expr::Extract { field, expr: time, .. } => return extracted(field, time),
+        Expr::Function(function) => function,
+        _ => return None,
+    };
+    let name = name_of(function)?;
+    if let Some((_, known)) = OTHER_NAMES.iter().find(|(other, _)| *other == name) {
+        function.name = ObjectName::from(vec![Ident::new(*known)]);
+        return None;
+    }
+    match name.as_str() {
+        "date" => arguments(function).map(|[operand]| cast(operand, DataType::Date)),
+        "mod" => arguments(function).map(|[dividend, divisor]| remainder(dividend, divisor)),
+        DATE_TRUNC => arguments(function).map(|[unit, time, zone]| truncated_in_zone(unit, time, zone)),
+        "localtimestamp" if function.args == FunctionArguments::None => Some(cast_now(DataType::Timestamp(None, TimezoneInfo::None))),
+        "localtime" if function.args == FunctionArguments::None => Some(cast_now(DataType::Time(None, TimezoneInfo::None))),
+        "percentile_disc" => discrete_percentile(function),
+        // A copy of a deep expression takes much of the stack.
+        unsigned if UNSIGNED.contains(&unsigned) => Some(cast(taken(expr), DataType::BigInt(None))),
+        _ => None,
+    }
+}
+
+/// `extract(second FROM ts)` as a call of `date_part`, which has its fraction in queries. `None` for the parts that are
+/// the same in both.
+fn extracted(field: &DateTimeField, time: &mut Expr) -> Option<Expr> {
+    let digits = match field {
+        DateTimeField::Second | DateTimeField::Seconds => Some(ExactNumberInfo::PrecisionAndScale(8, 6)),
+        DateTimeField::Millisecond | DateTimeField::Milliseconds => Some(ExactNumberInfo::PrecisionAndScale(8, 3)),
+        DateTimeField::Decade | DateTimeField::Century | DateTimeField::Millennium | DateTimeField::Millenium => None,
+        _ => return None,
+    };
+    let part = call(DATE_PART, vec![literal(Some(field.to_string())), taken(time)]);
+    Some(match digits {
+        Some(digits) => cast(part, DataType::Decimal(digits)),
+        None => part,
+    })
+}
+
+fn remainder(dividend: Expr, divisor: Expr) -> Expr {
+    let (left, right) = (nested(dividend), nested(divisor));
+    Expr::Nested(Box::new(Expr::BinaryOp { left, op: BinaryOperator::Modulo, right }))
+}
+
+/// `date_trunc('day', ts, 'Europe/Berlin')` is an instant, as the time of a zone is here.
+fn truncated_in_zone(unit: Expr, time: Expr, zone: Expr) -> Expr {
+    let instant = cast(time, DataType::Timestamp(None, TimezoneInfo::Tz));
+    call(DATE_TRUNC, vec![unit, Expr::AtTimeZone { timestamp: Box::new(instant), time_zone: Box::new(zone) }])
+}
+
+/// `percentile_disc(0.9) WITHIN GROUP (ORDER BY x)` as the item of the sorted list at this share of its length. `None`
+/// where the share is not written as a number from 0 to 1.
+fn discrete_percentile(function: &mut Function) -> Option<Expr> {
+    let [order] = function.within_group.as_slice() else { return None };
+    let order = order.clone();
+    if !matches!(first_argument(function)?, Expr::Value(value) if is_share(&value.value)) {
+        return None;
+    }
+    let filter = function.filter.take();
+    let Some([share]) = arguments(function) else {
+        function.filter = filter;
+        return None;
+    };
+    let is_present = Expr::IsNotNull(Box::new(order.expr.clone()));
+    let filter = match filter {
+        Some(filter) => Expr::BinaryOp { left: nested(*filter), op: BinaryOperator::And, right: nested(is_present) },
+        None => is_present,
+    };
+    let count = filtered(call("count", vec![order.expr.clone()]), &filter);
+    let mut values = filtered(call("array_agg", vec![order.expr.clone()]), &filter);
+    if let Expr::Function(Function { args: FunctionArguments::List(list), .. }) = &mut values {
+        list.clauses.push(FunctionArgumentClause::OrderBy(vec![order]));
+    }
+    let share =
+        Expr::BinaryOp { left: Box::new(cast(share, DataType::DoublePrecision)), op: BinaryOperator::Multiply, right: Box::new(count) };
+    let place = cast(call("ceil", vec![share]), DataType::BigInt(None));
+    let first = Expr::Value(Value::Number("1".to_owned(), false).into());
+    Some(call("array_element", vec![values, call("greatest", vec![first, place])]))
+}
+
+fn is_share(value: &Value) -> bool {
+    matches!(value, Value::Number(number, _) if number.parse().is_ok_and(|share: f64| (0.0..=1.0).contains(&share)))
+}
+
+fn filtered(aggregate: Expr, filter: &Expr) -> Expr {
+    match aggregate {
+        Expr::Function(function) => Expr::Function(Function { filter: Some(Box::new(filter.clone())), ..function }),
+        other => other,
+    }
 }
 
 /// The name of a function that is called without a schema.
@@ -64,18 +160,44 @@ fn name_of(call: &Function) -> Option<String> {
     }
 }
 
-/// The argument of a call that has one and nothing else.
-fn only_argument(call: &mut Function) -> Option<Expr> {
-    if call.over.is_some() || call.filter.is_some() {
-        return None;
-    }
-    let FunctionArguments::List(list) = &mut call.args else { return None };
-    match &mut list.args[..] {
-        [FunctionArg::Unnamed(FunctionArgExpr::Expr(operand))] if list.duplicate_treatment.is_none() && list.clauses.is_empty() => {
-            Some(std::mem::replace(operand, Expr::Identifier(Ident::new(""))))
-        }
+fn first_argument(function: &Function) -> Option<&Expr> {
+    match &function.args {
+        FunctionArguments::List(list) => match list.args.first()? {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) => Some(argument),
+            _ => None,
+        },
         _ => None,
     }
+}
+
+/// Takes the arguments of a call that has so many of them, and nothing else.
+fn arguments<const N: usize>(function: &mut Function) -> Option<[Expr; N]> {
+    if function.over.is_some() || function.filter.is_some() {
+        return None;
+    }
+    let FunctionArguments::List(list) = &mut function.args else { return None };
+    let is_plain = |arg: &FunctionArg| matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::Expr(_)));
+    if list.duplicate_treatment.is_some() || !list.clauses.is_empty() || list.args.len() != N || !list.args.iter().all(is_plain) {
+        return None;
+    }
+    let operands = list.args.drain(..).filter_map(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(operand)) => Some(operand),
+        _ => None,
+    });
+    operands.collect::<Vec<Expr>>().try_into().ok()
+}
+
+/// The expression, which something else takes the place of.
+fn taken(expr: &mut Expr) -> Expr {
+    mem::replace(expr, Expr::Identifier(Ident::new("")))
+}
+
+fn nested(expr: Expr) -> Box<Expr> {
+    Box::new(Expr::Nested(Box::new(expr)))
+}
+
+fn cast_now(data_type: DataType) -> Expr {
+    cast(call(NOW, Vec::new()), data_type)
 }
 
 fn cast(operand: Expr, data_type: DataType) -> Expr {
@@ -98,6 +220,22 @@ mod tests {
             ("SELECT variance(a), every(b) FILTER (WHERE c) FROM v", "SELECT var_samp(a), bool_and(b) FILTER (WHERE c) FROM v"),
             ("SELECT a FROM v WHERE sign(a - 1) < 0", "SELECT a FROM v WHERE signum(a - 1) < 0"),
             ("SELECT date(max(ts)) FROM v", "SELECT CAST(max(ts) AS DATE) FROM v"),
+            ("SELECT mod(a + 1, b), clock_timestamp()", "SELECT ((a + 1) % (b)), now()"),
+            ("SELECT localtimestamp, localtime", "SELECT CAST(now() AS TIMESTAMP), CAST(now() AS TIME)"),
+            (
+                "SELECT date_trunc('day', ts, 'Europe/Berlin'), date_trunc('day', ts)",
+                "SELECT date_trunc('day', CAST(ts AS TIMESTAMPTZ) AT TIME ZONE 'Europe/Berlin'), date_trunc('day', ts)",
+            ),
+            (
+                "SELECT extract(second FROM a), extract(century FROM a), extract(hour FROM a)",
+                "SELECT CAST(date_part('SECOND', a) AS DECIMAL(8,6)), date_part('CENTURY', a), EXTRACT(HOUR FROM a)",
+            ),
+            (
+                "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY a DESC) FILTER (WHERE b)",
+                "SELECT array_element(array_agg(a ORDER BY a DESC) FILTER (WHERE (b) AND (a IS NOT NULL)), \
+                 greatest(1, CAST(ceil(CAST(0.5 AS DOUBLE PRECISION) * count(a) FILTER (WHERE (b) AND (a IS NOT NULL))) AS BIGINT)))",
+            ),
+            ("SELECT percentile_disc(2) WITHIN GROUP (ORDER BY a)", "SELECT percentile_disc(2) WITHIN GROUP (ORDER BY a)"),
             ("SELECT date(a, b), count(*), \"Rank\"(a), s.rank(a) FROM v", "SELECT date(a, b), count(*), \"Rank\"(a), s.rank(a) FROM v"),
         ] {
             let mut statement = DFParserBuilder::new(sql).build().unwrap().parse_statement().unwrap();
