@@ -294,7 +294,9 @@ impl ConsumerGroup {
     /// Names the partition whose offset is no longer in the log, which librdkafka's error does not.
     fn out_of_range(&self, client: &Client, error: KafkaError) -> Error {
         let positions = client.position().ok();
-        for source in lock(&self.held).sources() {
+        // Not in the head of the loop, whose body locks it too.
+        let sources = lock(&self.held).sources();
+        for source in sources {
             let position = positions.as_ref().and_then(|positions| position_in(positions, &source));
             let position = position.or_else(|| lock(&self.held).position(&source)).unwrap_or_default();
             if let Ok(bounds) = bounds_by(client, &source.topic, source.partition)
