@@ -1,6 +1,7 @@
 //! Writes a checkpoint: first the files, durable and under fresh names, then one transaction that records them and
 //! advances the partitions.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -92,13 +93,28 @@ impl Retrying {
             self.wait(error, &mut wait).await?;
         }
         wait = FIRST_WAIT;
+        let topic_ids = writing.sealed.topic_ids.clone();
         loop {
             let (record, commit) = writing.commit(&claims, (self.speed.clock)());
-            match self.speed.catalog.commit_with_retry(commit).await {
-                Ok(_) => return Ok((record, began.elapsed())),
+            match self.try_commit(commit, &topic_ids).await {
+                Ok(()) => return Ok((record, began.elapsed())),
                 Err(error) => self.wait(error, &mut wait).await?,
             }
         }
+    }
+
+    /// Commits what was read of topics with these ids. A topic that has another id by now may have been read after it
+    /// was recreated: its records at the same offsets are others than those before the committed ones.
+    async fn try_commit(&self, commit: Commit, topic_ids: &BTreeSet<(Arc<str>, String)>) -> Result<()> {
+        for (topic, id) in topic_ids {
+            let found = self.speed.log.topic_id(topic).await?;
+            if found != *id {
+                let recreated = Error::conflict("the topic was deleted and created again while it was read");
+                return Err(recreated.with("topic", topic).with("found", found).with("expected", id));
+            }
+        }
+        self.speed.catalog.commit_with_retry(commit).await?;
+        Ok(())
     }
 
     /// Waits before the next attempt, longer each time. Returns the error if another attempt would not help.

@@ -1,7 +1,7 @@
 //! A worker's uncommitted work, an epoch. It is committed whole or dropped whole. While a sealed epoch is being
 //! committed, the next one grows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,6 +38,8 @@ const MICRO_BATCH_RECORDS: usize = 32_768;
 /// A partition that a worker holds, with what it accepted since the last micro-batch.
 pub(crate) struct AssignedPartition {
     pub(crate) state: PartitionState,
+    /// Of its topic, when it was taken over.
+    topic_id: String,
     definition_version: u32,
     decoder: Arc<Decoder>,
     open: EventBatchBuilder,
@@ -46,9 +48,9 @@ pub(crate) struct AssignedPartition {
 }
 
 impl AssignedPartition {
-    pub(crate) fn new(state: PartitionState, decoder: Arc<Decoder>, definition_version: u32) -> Self {
+    pub(crate) fn new(state: PartitionState, topic_id: String, decoder: Arc<Decoder>, definition_version: u32) -> Self {
         let open = EventBatchBuilder::new(decoder.definition());
-        Self { state, definition_version, decoder, open, refused: Vec::new() }
+        Self { state, topic_id, definition_version, decoder, open, refused: Vec::new() }
     }
 
     /// Gives the partition up; `None` if it moved since the last commit.
@@ -83,6 +85,8 @@ pub(crate) struct SealedEpoch {
     pub(crate) record: CheckpointRecord,
     /// The identities of its partitions' logs.
     pub(crate) identities: BTreeMap<PartitionId, String>,
+    /// Its topics, each with its id when its partitions were taken over.
+    pub(crate) topic_ids: BTreeSet<(Arc<str>, String)>,
     pub(crate) marks: Vec<MarkRecord>,
     /// Its streams, each with the version of the definition that decoded the records.
     pub(crate) versions: BTreeMap<Arc<str>, u32>,
@@ -314,8 +318,9 @@ impl Epoch {
         }
         let (record, identities) = checkpoint_record(self.partitions(), id, worker, now);
         let marks = self.partitions().filter(|partition| partition.has_work()).filter_map(|partition| partition.mark().cloned()).collect();
-        let moved = self.assigned.values().filter(|assigned| assigned.state.has_work());
-        let versions = moved.map(|assigned| (assigned.state.id.stream.clone(), assigned.definition_version)).collect();
+        let moved = || self.assigned.iter().filter(|(_, assigned)| assigned.state.has_work());
+        let topic_ids = moved().map(|(source, assigned)| (source.topic.clone(), assigned.topic_id.clone())).collect();
+        let versions = moved().map(|(_, assigned)| (assigned.state.id.stream.clone(), assigned.definition_version)).collect();
         let mut archive: BTreeMap<Arc<str>, (u32, Vec<RecordBatch>)> = BTreeMap::new();
         for assigned in self.assigned.values() {
             if let Some(batches) = self.events.remove(&assigned.state.id) {
@@ -326,7 +331,8 @@ impl Epoch {
         }
         let letters = self.dead_letters.iter_mut().filter(|(_, letters)| letters.bytes() > 0);
         let dead_letters = letters.map(|(stream, letters)| Ok((stream.clone(), letters.finish()?))).collect::<Result<_>>()?;
-        let sealed = SealedEpoch { record, identities, marks, versions, archive, dead_letters, layers: std::mem::take(&mut self.layers) };
+        let layers = std::mem::take(&mut self.layers);
+        let sealed = SealedEpoch { record, identities, topic_ids, marks, versions, archive, dead_letters, layers };
         self.assigned.values_mut().for_each(|assigned| assigned.state.begin_next_epoch());
         self.clear();
         Ok(Some(sealed))

@@ -30,6 +30,7 @@ mod producer;
 mod reader;
 mod record;
 mod settings;
+mod topic_id;
 
 use client::{Quiet, lock};
 use cluster::{Cluster, UncommittedReader};
@@ -164,6 +165,11 @@ impl Log for KafkaLog {
     async fn identity(&self, topic: &str) -> Result<String> {
         let topic = topic.to_owned();
         self.ask(move |cluster| cluster.identity(&topic)).await
+    }
+
+    async fn topic_id(&self, topic: &str) -> Result<String> {
+        let topic = topic.to_owned();
+        self.ask(move |cluster| cluster.topic_id(&topic)).await
     }
 
     async fn append(&self, topic: &str, records: Vec<NewRecord>) -> Result<Vec<(i32, Offset)>> {

@@ -37,6 +37,12 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// Returns a text that changes when the topic is recreated (the catalog refuses a log with another identity).
     async fn identity(&self, topic: &str) -> Result<String>;
 
+    /// Returns a text that changes when the topic is recreated, also where its identity stays the same. It is compared
+    /// while the topic is read, and not stored. Empty where the identity is enough.
+    async fn topic_id(&self, _topic: &str) -> Result<String> {
+        Ok(String::new())
+    }
+
     /// Appends durably: when this returns, the records survive a power loss (embedded) or are acknowledged by all
     /// in-sync replicas (Kafka). Returns each record's partition and offset, in the order given.
     async fn append(&self, topic: &str, records: Vec<NewRecord>) -> Result<Vec<(i32, Offset)>>;

@@ -19,6 +19,7 @@ fn begin(speed: &Speed, dead_letters: Vec<(Arc<str>, RecordBatch)>) -> Checkpoin
     let sealed = SealedEpoch {
         record: CheckpointRecord::new(Uuid::now_v7(), "worker", 0, Vec::new()),
         identities: BTreeMap::new(),
+        topic_ids: BTreeSet::new(),
         marks: Vec::new(),
         versions: dead_letters.iter().map(|(stream, _)| (stream.clone(), 1)).collect(),
         archive: BTreeMap::new(),

@@ -24,14 +24,20 @@ use crate::released::Committed;
 /// How many partitions' last records are read concurrently during a takeover.
 const MARKS_AT_ONCE: usize = 8;
 
-/// The identity and the bounds of each topic, from the log.
-struct Facts(BTreeMap<Arc<str>, (String, Vec<PartitionBounds>)>);
+/// What the log says of each topic.
+struct Facts(BTreeMap<Arc<str>, TopicFacts>);
+
+struct TopicFacts {
+    id: String,
+    identity: String,
+    bounds: Vec<PartitionBounds>,
+}
 
 impl Facts {
-    fn find(&self, source: &TopicPartition) -> Option<(&str, &PartitionBounds)> {
-        let (identity, bounds) = self.0.get(&source.topic)?;
-        let bounds = bounds.iter().find(|bounds| bounds.partition == source.partition)?;
-        Some((identity.as_str(), bounds))
+    fn find(&self, source: &TopicPartition) -> Option<(&TopicFacts, &PartitionBounds)> {
+        let topic = self.0.get(&source.topic)?;
+        let bounds = topic.bounds.iter().find(|bounds| bounds.partition == source.partition)?;
+        Some((topic, bounds))
     }
 }
 
@@ -40,6 +46,7 @@ struct Begun {
     source: TopicPartition,
     id: PartitionId,
     stream: LiveStream,
+    topic_id: String,
     /// Of the log.
     identity: String,
     start: Offset,
@@ -100,9 +107,11 @@ impl Worker<'_> {
         let topics: BTreeSet<&Arc<str>> = partitions.iter().map(|source| &source.topic).collect();
         let mut facts = BTreeMap::new();
         for topic in topics {
+            // Before all else that is asked: as long as the topic has this id, the rest is about this topic.
+            let id = self.speed.log.topic_id(topic).await?;
             let identity = self.speed.log.identity(topic).await?;
             let bounds = self.speed.log.bounds(topic).await?;
-            facts.insert(topic.clone(), (identity, bounds));
+            facts.insert(topic.clone(), TopicFacts { id, identity, bounds });
         }
         Ok(Facts(facts))
     }
@@ -112,9 +121,9 @@ impl Worker<'_> {
     async fn check_marks(&self, partitions: &[TopicPartition], state: &CatalogState, facts: &Facts) -> Result<()> {
         let marked = |source: &TopicPartition| {
             let (_, id) = self.stream_of(source)?;
-            let (identity, bounds) = facts.find(source)?;
+            let (topic, bounds) = facts.find(source)?;
             // A start that is refused by identity or bounds needs no check here.
-            let start = start_of(state.partitions.get(&id), &id, identity, bounds, self.speed.settings.accept_gap);
+            let start = start_of(state.partitions.get(&id), &id, &topic.identity, bounds, self.speed.settings.accept_gap);
             start.is_ok().then_some((source.clone(), state.marks.get(&id)?.clone(), bounds.clone()))
         };
         let log = &*self.speed.log;
@@ -139,7 +148,7 @@ impl Worker<'_> {
             stream.ok_or_else(|| Error::internal("a partition that belongs to no stream was assigned").with("partition", source))?;
         let stream = stream.clone();
         let unknown = || Error::unavailable("the log does not know an assigned partition yet").with("partition", source);
-        let (identity, bounds) = facts.find(source).ok_or_else(unknown)?;
+        let (TopicFacts { id: topic_id, identity, .. }, bounds) = facts.find(source).ok_or_else(unknown)?;
         let known = state.partitions.get(&id);
         let start = match start_of(known, &id, identity, bounds, self.speed.settings.accept_gap)? {
             Start::At(offset) => offset,
@@ -153,7 +162,7 @@ impl Worker<'_> {
                 end
             }
         };
-        Ok(Begun { source: source.clone(), id, stream, identity: identity.to_owned(), start })
+        Ok(Begun { source: source.clone(), id, stream, topic_id: topic_id.clone(), identity: identity.clone(), start })
     }
 
     /// Takes partitions of one stream over. Their ids are read together: most files of the archive have events of all.
@@ -175,11 +184,11 @@ impl Worker<'_> {
         }
         reread_ids(&self.speed.storage, state, &definition, &mut deciders).await?;
         taken_over.extend(unknown.into_iter().zip(deciders).map(|(begun, (_, decider))| (begun, decider)));
-        for (Begun { source, id, identity, start, .. }, decider) in taken_over {
+        for (Begun { source, id, topic_id, identity, start, .. }, decider) in taken_over {
             failpoint::hit("speed.ids_reread")?;
             let decoder = Arc::new(Decoder::new(definition.clone())?);
             let partition = PartitionState::new(id, identity, decider, start);
-            self.epoch.assigned.insert(source, AssignedPartition::new(partition, decoder, version));
+            self.epoch.assigned.insert(source, AssignedPartition::new(partition, topic_id, decoder, version));
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use super::client::{Quiet, failed, kind_of};
 use super::settings::{self, KafkaSettings};
+use super::topic_id::topic_id;
 use crate::{PartitionBounds, TopicPartition};
 use types::vector::Offset;
 use types::{Error, ErrorKind, Result};
@@ -60,13 +61,21 @@ impl Cluster {
             .map_err(|error| self.failed("asking for the bounds", error).with("partition", source))
     }
 
-    /// Returns the cluster's id and the topic's name. librdkafka does not give access to Kafka's own topic id here, so
-    /// a topic that was deleted and recreated under its name is recognised by its offsets alone.
+    /// Returns the cluster's id and the topic's name, which catalogs keep. A topic that was deleted and recreated under
+    /// its name is recognised by its offsets and its last committed record, and while it is read by [`Self::topic_id`].
     pub(super) fn identity(&self, topic: &str) -> Result<String> {
         self.expect_partitions(topic)?;
         let unnamed = || Error::unavailable("the cluster did not return its id").with("brokers", &self.addresses);
         let cluster = self.client.client().fetch_cluster_id(TIMEOUT).ok_or_else(unnamed)?;
         Ok(format!("kafka/{cluster}/{topic}"))
+    }
+
+    pub(super) fn topic_id(&self, topic: &str) -> Result<String> {
+        match topic_id(self.client.client(), topic, TIMEOUT) {
+            Ok(id) => Ok(id.to_string()),
+            Err(error) if error.rdkafka_error_code().is_some_and(|code| kind_of(code) == ErrorKind::NotFound) => Err(self.no_topic(topic)),
+            Err(error) => Err(self.failed("asking for the topic's id", error).with("topic", topic)),
+        }
     }
 
     /// Waits until the brokers know a new topic.

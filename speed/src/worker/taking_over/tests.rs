@@ -12,6 +12,7 @@ use engine::plan::planning_session;
 use event_log::{Consumer, Fetched, Log, LogEvent, NewRecord, Subscription};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use types::record::Record;
 use types::vector::Vector;
 
 use super::*;
@@ -28,6 +29,7 @@ const PARTITIONS: u32 = 8;
 #[derive(Debug)]
 struct CountingLog {
     log: Arc<dyn Log>,
+    topic_id: Mutex<String>,
     identities: AtomicUsize,
     bounds: AtomicUsize,
     /// It has no records before this offset any more.
@@ -75,6 +77,10 @@ impl Log for CountingLog {
         self.log.identity(topic).await
     }
 
+    async fn topic_id(&self, _: &str) -> Result<String> {
+        Ok(self.topic_id.lock().unwrap().clone())
+    }
+
     async fn append(&self, topic: &str, records: Vec<NewRecord>) -> Result<Vec<(i32, Offset)>> {
         self.log.append(topic, records).await
     }
@@ -101,7 +107,8 @@ async fn speed_over_counting(folder: &Path, is_owned_elsewhere: bool, is_silent:
     let other_owner = is_owned_elsewhere.then(|| speed.catalog.clone());
     let (identities, bounds) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let (begins_at, meanwhile) = (AtomicI64::default(), Mutex::default());
-    let log = Arc::new(CountingLog { log: speed.log.clone(), identities, bounds, begins_at, other_owner, meanwhile, is_silent });
+    let (inner, topic_id) = (speed.log.clone(), Mutex::new("one".to_owned()));
+    let log = Arc::new(CountingLog { log: inner, topic_id, identities, bounds, begins_at, other_owner, meanwhile, is_silent });
     speed.log = log.clone();
     (log, speed)
 }
@@ -140,6 +147,33 @@ async fn a_position_that_another_owner_commits_while_the_log_is_asked_is_not_tak
     let (_, starts) = assigned(true).await;
     // From where the catalog's state said, which the commit will refuse; and not "the log is shorter than the catalog".
     assert_eq!(starts.unwrap()[0].1, Offset::ZERO);
+}
+
+/// An event of partition 0.
+fn fetched(offset: i64) -> Fetched {
+    let value = format!(r#"{{"id": "{offset}", "ts": "1970-01-01T00:00:00Z"}}"#);
+    let record = Record { offset: Offset(offset), timestamp: 0, key: None, value: Some(value.into()), headers: Vec::new() };
+    let source = all_partitions().swap_remove(0);
+    Fetched { source, records: vec![record], position: Offset(offset + 1), at_end: false, fetched_at: 0 }
+}
+
+/// Its consumer may have gone on at the same offset of the new topic, whose earlier records would be left out.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_read_of_a_topic_that_is_recreated_meanwhile_is_not_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, speed) = speed_over_counting(folder.path(), false, false).await;
+    let session = planning_session(&speed.functions).unwrap();
+    let mut worker = worker(&speed, &session, &CancellationToken::new()).await;
+    worker.take_over(&all_partitions()).await.unwrap();
+    worker.take(fetched(0)).await.unwrap();
+    worker.checkpoint().await.unwrap();
+    *log.topic_id.lock().unwrap() = "another".to_owned();
+    worker.take(fetched(1)).await.unwrap();
+    let error = worker.checkpoint().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert!(error.to_string().contains("topic: payments, found: another, expected: one"), "{error}");
+    let committed = speed.catalog.state().await.unwrap().vector();
+    assert_eq!(committed.get(&PartitionId::new("pay", 0)), Offset(1));
 }
 
 /// The stream begins anew, in another topic.

@@ -198,6 +198,22 @@ async fn records_that_expire_under_a_consumer_fail_it_and_name_the_range() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs services: just test-services"]
+async fn a_topic_keeps_its_id_until_it_is_made_anew() {
+    let log = real_log(&[]).await;
+    let topic = fresh_name("anew");
+    assert_eq!(log.topic_id(&topic).await.unwrap_err().kind(), ErrorKind::NotFound);
+    log.create_topic(&topic, 1).await.unwrap();
+    let (identity, id) = (log.identity(&topic).await.unwrap(), log.topic_id(&topic).await.unwrap());
+    assert!(!id.parse::<Uuid>().unwrap().is_nil(), "{id}");
+    log.append(&topic, numbered(0, 10)).await.unwrap();
+    assert_eq!(log.topic_id(&topic).await.unwrap(), id);
+    make_anew(&log, &topic).await;
+    assert_ne!(log.topic_id(&topic).await.unwrap(), id);
+    assert_eq!(log.identity(&topic).await.unwrap(), identity);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-services"]
 async fn new_partitions_are_assigned_to_who_consumes() {
     let log = real_log(&[("topic.metadata.refresh.interval.ms", "500")]).await;
     let topic = fresh_name("growing");
@@ -305,6 +321,19 @@ async fn delete_before(topic: &str, offset: i64) {
     let mut upto = rdkafka::TopicPartitionList::new();
     upto.add_partition_offset(topic, 0, rdkafka::Offset::Offset(offset)).unwrap();
     admin.delete_records(&upto, &AdminOptions::new()).await.unwrap();
+}
+
+/// Deletes a topic of one partition and creates it again, without records.
+async fn make_anew(log: &Arc<dyn Log>, topic: &str) {
+    let admin: AdminClient<_> = ClientConfig::new().set("bootstrap.servers", addresses()).create().unwrap();
+    admin.delete_topics(&[topic], &AdminOptions::new()).await.unwrap();
+    let gone = async {
+        while !log.bounds(topic).await.is_ok_and(|bounds| bounds.is_empty()) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    within("the topic to be gone", gone).await;
+    log.create_topic(topic, 1).await.unwrap();
 }
 
 async fn until_begin(log: &Arc<dyn Log>, topic: &str, begin: i64) {
