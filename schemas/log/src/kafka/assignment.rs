@@ -9,6 +9,8 @@ use types::vector::Offset;
 
 /// How often to repeat that a partition is at its end.
 const AT_END_EVERY: Duration = Duration::from_millis(500);
+/// How long an open transaction may hold a partition back before it is reported. By default Kafka aborts it then.
+const HELD_BACK_LONG: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(super) struct Assignment {
@@ -26,6 +28,14 @@ struct Partition {
     at_end: bool,
     /// At the end: when to report it (again).
     report_end_at: Option<Instant>,
+    held_back: Option<HeldBack>,
+}
+
+/// What follows the position is not delivered before an open transaction ends.
+#[derive(Debug)]
+struct HeldBack {
+    since: Instant,
+    was_reported: bool,
 }
 
 impl Assignment {
@@ -35,7 +45,7 @@ impl Assignment {
 
     /// Holds a partition from `position` on, with nothing pending.
     pub(super) fn start(&mut self, source: TopicPartition, position: Offset) {
-        let fresh = Partition { position, pending: Vec::new(), pending_since: None, at_end: false, report_end_at: None };
+        let fresh = Partition { position, pending: Vec::new(), pending_since: None, at_end: false, report_end_at: None, held_back: None };
         self.partitions.insert(source, fresh);
     }
 
@@ -58,6 +68,7 @@ impl Assignment {
         partition.position = record.offset.next();
         partition.at_end = false;
         partition.report_end_at = None;
+        partition.held_back = None;
         partition.pending.push(record);
         let since = *partition.pending_since.get_or_insert(now);
         if partition.pending.len() >= self.max_records { Some(now) } else { Some(since + self.max_wait) }
@@ -90,6 +101,19 @@ impl Assignment {
         partition.report_end_at = partition.at_end.then_some(now + AT_END_EVERY);
         let records = std::mem::take(&mut partition.pending);
         Some(Fetched { source: source.clone(), records, position: partition.position, at_end: partition.at_end, fetched_at: 0 })
+    }
+
+    /// Notes whether an open transaction holds back what follows a partition's position. True once it has lasted for
+    /// [`HELD_BACK_LONG`], and then not again.
+    pub(super) fn note_held_back(&mut self, source: &TopicPartition, is_held_back: bool, now: Instant) -> bool {
+        let Some(partition) = self.partitions.get_mut(source) else { return false };
+        if !is_held_back {
+            partition.held_back = None;
+            return false;
+        }
+        let held_back = partition.held_back.get_or_insert(HeldBack { since: now, was_reported: false });
+        let is_long = now.saturating_duration_since(held_back.since) >= HELD_BACK_LONG;
+        is_long && !std::mem::replace(&mut held_back.was_reported, true)
     }
 
     fn due_at(&self, partition: &Partition) -> Option<Instant> {

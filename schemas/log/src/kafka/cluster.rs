@@ -35,7 +35,7 @@ impl Cluster {
             return Ok(None);
         }
         let metadata = self.client.fetch_metadata(Some(topic), TIMEOUT).map_err(|error| self.failed("asking for the topic", error))?;
-        self.drain();
+        drain(&self.client);
         let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else { return Ok(None) };
         match found.error().map(RDKafkaErrorCode::from) {
             None => Ok(Some(found.partitions().len() as u32).filter(|partitions| *partitions > 0)),
@@ -97,16 +97,16 @@ impl Cluster {
     }
 
     fn failed(&self, doing: &str, error: KafkaError) -> Error {
-        self.drain();
+        drain(&self.client);
         failed(doing, error, &self.addresses, &self.client.context().reasons)
     }
+}
 
-    /// Takes log lines and errors off the client's queue, which is polled nowhere else.
-    fn drain(&self) {
-        for _ in 0..1000 {
-            if self.client.poll(Duration::ZERO).is_none() {
-                return;
-            }
+/// Takes log lines and errors off a client's queue, which is polled nowhere else.
+fn drain(client: &BaseConsumer<Quiet>) {
+    for _ in 0..1000 {
+        if client.poll(Duration::ZERO).is_none() {
+            return;
         }
     }
 }
@@ -127,10 +127,10 @@ impl UncommittedReader {
 
     /// Returns the offset after everything in a partition.
     pub(super) fn end(&self, source: &TopicPartition) -> Result<Offset> {
-        let bounds = bounds_by(&self.client, &source.topic, source.partition).map_err(|error| {
-            failed("asking for the bounds", error, &self.addresses, &self.client.context().reasons).with("partition", source)
-        })?;
-        Ok(bounds.end)
+        let bounds = bounds_by(&self.client, &source.topic, source.partition);
+        drain(&self.client);
+        let refused = |error| failed("asking for the bounds", error, &self.addresses, &self.client.context().reasons);
+        Ok(bounds.map_err(|error| refused(error).with("partition", source))?.end)
     }
 }
 

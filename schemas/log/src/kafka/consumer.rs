@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::assignment::Assignment;
 use super::client::{self, Reasons, failed, kind_of, lock};
-use super::cluster::bounds_by;
+use super::cluster::{UncommittedReader, bounds_by};
 use super::record::record_of;
 use super::settings::{self, KafkaSettings};
 use crate::consumer::offsets_for;
@@ -58,6 +58,7 @@ pub(super) fn start(settings: &KafkaSettings, clock: Clock, subscription: &Subsc
         worker: subscription.worker.clone(),
         events,
         clock,
+        uncommitted: UncommittedReader::new(settings)?,
         held: Mutex::new(Assignment::new(subscription.max_records, subscription.max_wait)),
         ended: Mutex::new(None),
         reasons: Reasons::default(),
@@ -133,6 +134,7 @@ pub(super) struct ConsumerGroup {
     worker: String,
     events: mpsc::Sender<LogEvent>,
     clock: Clock,
+    uncommitted: UncommittedReader,
     held: Mutex<Assignment>,
     /// Set by a callback that cannot continue, and while the client is closed.
     ended: Mutex<Option<End>>,
@@ -226,7 +228,8 @@ impl ConsumerGroup {
         self.revoke(sources)
     }
 
-    /// Sends what is pending for these partitions; one without new records is reported only at its end.
+    /// Sends what is pending for these partitions; one without new records is reported only at its end, and where an
+    /// open transaction holds back what follows.
     fn hand_over(&self, client: &Client, sources: &[TopicPartition]) -> Result<(), End> {
         if sources.is_empty() {
             return Ok(());
@@ -236,8 +239,13 @@ impl ConsumerGroup {
             let position = positions.as_ref().and_then(|positions| position_in(positions, source));
             let Some(mut fetched) = lock(&self.held).take(source, position, Instant::now()) else { continue };
             fetched.fetched_at = (self.clock)();
-            fetched.at_end = fetched.at_end && fetched.records.is_empty() && self.is_at_end(client, &fetched);
-            if !fetched.records.is_empty() || fetched.at_end {
+            let may_be_at_end = fetched.at_end && fetched.records.is_empty();
+            fetched.at_end = may_be_at_end && self.is_at_end(&fetched);
+            let is_held_back = may_be_at_end && !fetched.at_end && self.is_held_back(client, &fetched);
+            if may_be_at_end && lock(&self.held).note_held_back(source, is_held_back, Instant::now()) {
+                self.warn_held_back(&fetched);
+            }
+            if !fetched.records.is_empty() || fetched.at_end || is_held_back {
                 self.send(LogEvent::Fetched(fetched))?;
             }
         }
@@ -245,9 +253,23 @@ impl ConsumerGroup {
     }
 
     /// Queries the broker whether a partition still ends at the client's position: an end noticed earlier may be
-    /// outdated.
-    fn is_at_end(&self, client: &Client, fetched: &Fetched) -> bool {
+    /// outdated. What follows an open transaction is not delivered, and was received all the same.
+    fn is_at_end(&self, fetched: &Fetched) -> bool {
+        self.uncommitted.end(&fetched.source).is_ok_and(|end| end == fetched.position)
+    }
+
+    /// Queries the broker whether nothing after the client's position is delivered before an open transaction ends.
+    fn is_held_back(&self, client: &Client, fetched: &Fetched) -> bool {
         bounds_by(client, &fetched.source.topic, fetched.source.partition).is_ok_and(|bounds| bounds.end == fetched.position)
+    }
+
+    fn warn_held_back(&self, fetched: &Fetched) {
+        let TopicPartition { topic, partition } = &fetched.source;
+        tracing::warn!(
+            worker = %self.worker, %topic, partition, offset = %fetched.position,
+            "an open transaction has held back all records from this offset on for more than a minute: end its producer, or abort it \
+             with `kafka-transactions.sh`"
+        );
     }
 
     /// The client reached the end of a partition. rdkafka gives its number and not its topic: it is a partition with

@@ -51,6 +51,21 @@ fn the_end_is_reported_at_once_and_again_until_a_record_comes() {
 }
 
 #[test]
+fn a_partition_that_is_held_back_for_long_is_reported_once_until_a_record_comes() {
+    let (mut held, now) = (held_at(10), Instant::now());
+    let long = now + HELD_BACK_LONG;
+    assert!(!held.note_held_back(&source(), true, now));
+    assert!(held.note_held_back(&source(), true, long));
+    assert!(!held.note_held_back(&source(), true, long));
+    held.push(&source(), record(10), long);
+    assert!(!held.note_held_back(&source(), true, long));
+    let longer = long + HELD_BACK_LONG;
+    assert!(held.note_held_back(&source(), true, longer));
+    assert!(!held.note_held_back(&source(), false, longer));
+    assert!(!held.note_held_back(&source(), true, longer + HELD_BACK_LONG));
+}
+
+#[test]
 fn a_record_of_a_partition_that_is_not_held_is_dropped() {
     let (mut held, now) = (held_at(10), Instant::now());
     held.forget(&[source()]);

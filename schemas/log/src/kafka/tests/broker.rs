@@ -212,6 +212,51 @@ async fn a_topic_keeps_its_id_until_it_is_made_anew() {
     assert_eq!(log.identity(&topic).await.unwrap(), identity);
 }
 
+/// The log has received what follows it: the partition is not complete, however long the transaction stays open.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-services"]
+async fn a_partition_that_an_open_transaction_holds_back_is_not_at_its_end() {
+    let log = real_log(&[]).await;
+    let topic = fresh_name("open");
+    log.create_topic(&topic, 1).await.unwrap();
+    log.append(&topic, numbered(0, 10)).await.unwrap();
+    let name = topic.clone();
+    let begin = move || {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", addresses()).set("transactional.id", &name);
+        let producer: ThreadedProducer<DefaultProducerContext> = config.create().unwrap();
+        producer.init_transactions(cluster::TIMEOUT).unwrap();
+        producer.begin_transaction().unwrap();
+        producer.send(BaseRecord::<(), str>::to(&name).payload("open")).ok().unwrap();
+        producer.flush(cluster::TIMEOUT).unwrap();
+        producer
+    };
+    let open = tokio::task::spawn_blocking(begin).await.unwrap();
+    log.append(&topic, numbered(10, 20)).await.unwrap();
+
+    let mut consumer = log.subscribe(in_group("a", &topic, &[&topic])).await.unwrap();
+    let Some(LogEvent::Assigned { start, .. }) = within("the assignment", consumer.events.recv()).await else { panic!("not assigned") };
+    start.send(Ok(vec![(source(&topic, 0), Offset(0))])).unwrap();
+    let mut fetches_without_records = 0;
+    while fetches_without_records < 3 {
+        let Some(LogEvent::Fetched(fetched)) = within("a fetch", consumer.events.recv()).await else { panic!("nothing fetched") };
+        assert!(!fetched.at_end && fetched.position <= Offset(10), "{fetched:?}");
+        fetches_without_records += usize::from(fetched.records.is_empty());
+    }
+    tokio::task::spawn_blocking(move || open.abort_transaction(cluster::TIMEOUT).unwrap()).await.unwrap();
+    let end = async {
+        loop {
+            match consumer.events.recv().await {
+                Some(LogEvent::Fetched(fetched)) if fetched.at_end => break fetched.position,
+                Some(LogEvent::Fetched(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    // 20 records, one that was aborted, and its marker.
+    assert_eq!(within("the end", end).await, Offset(22));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs services: just test-services"]
 async fn new_partitions_are_assigned_to_who_consumes() {
