@@ -96,7 +96,8 @@ impl KafkaLog {
         };
         for made in admin.create_topics([&fresh], &options).await.map_err(failed)? {
             match made {
-                Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
+                Ok(_) => tracing::info!(topic, partitions, "a topic that did not exist was created"),
+                Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
                 Err((_, code)) => return Err(failed(KafkaError::Global(code))),
             }
         }
