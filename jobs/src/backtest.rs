@@ -18,6 +18,7 @@ use crate::mistakes::Mistakes;
 use crate::pin::pinned;
 use crate::row_file::{RowFile, RowFileFormat};
 
+mod compared_columns;
 mod difference;
 mod edited;
 mod prepare;

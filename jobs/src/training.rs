@@ -8,6 +8,7 @@ use engine::events::format_timestamp;
 use serde::Serialize;
 use types::{Error, Result};
 
+use crate::input_file::open_input_file;
 use crate::installation::Installation;
 use crate::mistakes::Mistakes;
 use crate::pin::pinned;
@@ -49,7 +50,8 @@ impl TrainingRequest {
         if out.exists() && std::fs::canonicalize(out).ok() == std::fs::canonicalize(spine).ok() {
             mistakes.add(Error::input(format!("{} is the spine: expected another --out", out.display())));
         }
-        let read = RowFileFormat::from_extension(spine).map_err(|mistake| mistakes.add(mistake)).ok();
+        let read = RowFileFormat::from_extension(spine).and_then(|format| open_input_file(spine).map(|_| format));
+        let read = read.map_err(|mistake| mistakes.add(mistake)).ok();
         FileFormats { read, written }
     }
 }

@@ -12,10 +12,11 @@ use engine::events::format_timestamp;
 use engine::sinks::SinkPlan;
 use serde::Serialize;
 use serde_json::{Value, json};
-use types::suggest::nearest;
 use types::{Error, Result};
 
-use super::{AMOUNT, EditedSink, VERDICTS};
+use super::EditedSink;
+use super::compared_columns::ComparedColumns;
+use crate::mistakes::Mistakes;
 
 /// Different pairs of verdicts that are counted.
 const MAX_CELLS: usize = 1_000;
@@ -107,32 +108,20 @@ struct Counted {
 }
 
 impl VerdictComparison {
-    /// Errors: `Input` where no column says how a sink decides, or the amount is no number.
-    pub(super) fn new(edited: &EditedSink, live: &SinkPlan, changed: &SinkPlan) -> Result<VerdictComparison> {
-        let verdict = match &edited.verdict {
-            Some(named) => {
-                both_have(named, live, changed, "--verdict")?;
-                named.clone()
-            }
-            None => default_verdict(live, changed)?,
-        };
-        let amount = match &edited.amount {
-            Some(named) => {
-                both_have(named, live, changed, "--amount")?;
-                Some(named.clone())
-            }
-            None => [live, changed].iter().all(|plan| type_of(plan, AMOUNT).is_some_and(is_number)).then(|| AMOUNT.to_owned()),
-        };
-        let mut amount_type = DataType::Float64;
-        if let Some(amount) = &amount {
-            let types = [live, changed].map(|plan| type_of(plan, amount).cloned().unwrap_or(DataType::Null));
-            if let Some(other) = types.iter().find(|found| !is_number(found)) {
-                return Err(Error::input(format!("the column \"{amount}\" is {}", types::sql_types::sql_name(other)))
-                    .with("expected", "--amount with a column of numbers"));
-            }
-            amount_type = sum_type(&types);
-        }
-        Ok(VerdictComparison { verdict, amount, amount_type, id: live.stream.id.clone(), cells: BTreeMap::new() })
+    /// Returns `None` where no column says how a sink decides, or the amount is no number: each is noted as a mistake.
+    pub(super) fn new(
+        edited: &EditedSink,
+        live: &SinkPlan,
+        changed: &SinkPlan,
+        mistakes: &mut Mistakes,
+    ) -> Result<Option<VerdictComparison>> {
+        let columns = ComparedColumns { live: &live.output, changed: &changed.output };
+        let verdict = mistakes.noted(columns.verdict(edited.verdict.as_deref()))?;
+        let amount = mistakes.noted(columns.amount(edited.amount.as_deref()))?;
+        let Some((verdict, amount)) = verdict.zip(amount) else { return Ok(None) };
+        let amount_type = amount.as_ref().map_or(DataType::Float64, |amount| sum_type(&amount.types));
+        let (amount, id) = (amount.map(|amount| amount.name), live.stream.id.clone());
+        Ok(Some(VerdictComparison { verdict, amount, amount_type, id, cells: BTreeMap::new() }))
     }
 
     pub(super) fn verdict(&self) -> &str {
@@ -252,36 +241,6 @@ fn by_value(one: &str, other: &str) -> Ordering {
 
 fn number(verdict: &str) -> Option<f64> {
     verdict.parse().ok()
-}
-
-fn default_verdict(live: &SinkPlan, changed: &SinkPlan) -> Result<String> {
-    let has_both = |name: &&&str| [live, changed].iter().all(|plan| type_of(plan, name).is_some());
-    let found = VERDICTS.iter().find(has_both);
-    found.map(|name| (*name).to_owned()).ok_or_else(|| {
-        Error::input(format!("no column of both definitions is named {}", VERDICTS.join(" or ")))
-            .with("expected", format!("--verdict with one of {}", live.column_names()))
-    })
-}
-
-/// Refuses a column that one of the definitions does not have.
-fn both_have(name: &str, live: &SinkPlan, changed: &SinkPlan, option: &str) -> Result<()> {
-    for (which, plan) in [("live", live), ("changed", changed)] {
-        if type_of(plan, name).is_none() {
-            let near = nearest(name, plan.output.fields().iter().map(|field| field.name().as_str()));
-            let near = near.map(|near| format!(": did you mean \"{near}\"?")).unwrap_or_default();
-            return Err(Error::input(format!("the {which} definition has no column \"{name}\"{near}"))
-                .with("expected", format!("{option} with one of {}", plan.column_names())));
-        }
-    }
-    Ok(())
-}
-
-fn type_of<'p>(plan: &'p SinkPlan, name: &str) -> Option<&'p DataType> {
-    plan.output.column_with_name(name).map(|(_, field)| field.data_type())
-}
-
-fn is_number(data_type: &DataType) -> bool {
-    data_type.is_integer() || data_type.is_floating() || matches!(data_type, DataType::Decimal128(..))
 }
 
 /// Integers and decimals are added exactly.

@@ -118,7 +118,7 @@ async fn checked_definitions(
     let edited = planned("changed", Some(edited), mistakes)?;
     let Some(((live, live_plan), (sink, plan))) = live.zip(edited) else { return Ok(None) };
     note_unused(request, &[&live_plan, &plan], &changed.parameters, mistakes);
-    let Some(comparison) = mistakes.noted(VerdictComparison::new(change, &live_plan, &plan))? else { return Ok(None) };
+    let Some(comparison) = VerdictComparison::new(change, &live_plan, &plan, mistakes)? else { return Ok(None) };
     let (verdict, unapplied) = (comparison.verdict().to_owned(), unapplied_definitions(&file, &changed, &plan));
     let edited = EditedDefinition { registry: changed, sink, verdict, unapplied };
     Ok(Some((ScoringDefinitions { registry, live, edited: Some(edited) }, Some(comparison))))

@@ -587,6 +587,7 @@ fn an_edited_sink_is_compared_with_the_live_one(project: &Project) {
         (compare("changed.sql", &[]), "--verdict with one of event_id, txns_1h, amount_7d"),
         (compare("changed.sql", &["--verdict", "txns_1"]), "did you mean \"txns_1h\"?"),
         (compare("changed.sql", &["--verdict", "txns_1h", "--amount", "event_id"]), "the column \"event_id\" is TEXT"),
+        (compare("changed.sql", &["--amount", "event_id"]), "error: 2 mistakes:\n- no column of both definitions is named decision"),
         (compare("stream.sql", &["--verdict", "txns_1h"]), "has the stream \"transactions\" otherwise than it is applied"),
         (compare("other.sql", &["--verdict", "txns_1h"]), "does not define the sink \"velocity_scores\""),
         (compare("none.sql", &["--verdict", "txns_1h"]), "none.sql"),
@@ -652,6 +653,7 @@ fn rows_of_a_file_get_the_columns_of_views(project: &Project, now: &str) {
         (vec!["training", "spine.csv", "device_velocity", "--out", "spine.csv", "--force"], "is the spine"),
         (vec!["training", "spine.csv", "device_velocity", "--out", "none/train.csv"], "there is no folder none: expected one that exists"),
         (vec!["training", "spine.csv", "device_velocit", "--out", "none/train.csv"], "error: 2 mistakes:\n- there is no folder none"),
+        (vec!["training", "gone.csv", "device_velocit", "--out", "train.csv"], "error: 2 mistakes:\n- the file cannot be read: "),
     ] {
         assert_fails(&project.run(&arguments), 1, why);
     }
