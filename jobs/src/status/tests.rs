@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use catalog::{CheckpointRange, CheckpointRecord, DefinitionRecord, PartitionRecord, SnapshotRecord};
+use catalog::{AlertRunner, CheckpointRange, CheckpointRecord, DefinitionRecord, PartitionRecord, SnapshotRecord};
 use event_log::PartitionBounds;
 use types::vector::Offset;
 use uuid::Uuid;
@@ -197,9 +197,8 @@ async fn a_run_that_reads_all_events_shows_how_far_it_is() {
     assert_eq!(strategies.map(|strategy| is_shown(&unbuilt, strategy)), [true; 5]);
 }
 
-#[test]
-fn an_alert_that_a_node_cannot_run_says_why() {
-    let alert = AlertFacts {
+fn alert() -> AlertFacts {
+    AlertFacts {
         alert: "silent".into(),
         version: 1,
         since: 0,
@@ -209,9 +208,26 @@ fn an_alert_that_a_node_cannot_run_says_why() {
         runner: None,
         is_paused: false,
         refused: None,
-    };
+    }
+}
+
+#[test]
+fn an_alert_that_a_node_cannot_run_says_why() {
     let (error, errors) = ("the alert \"silent\": no right".into(), [("silent".into(), "no right".into())].into());
     let failing = vec![problems::Failing { what: event_alerts::ALERT_STALLED.into(), seconds: 1, error, errors }];
-    let status = Status::from_facts(&Facts { alerts: vec![alert], failing, ..Facts::default() }, &[]);
+    let status = Status::from_facts(&Facts { alerts: vec![alert()], failing, ..Facts::default() }, &[]);
     assert_eq!(status.alerts[0].waits.as_deref(), Some("no right"));
+}
+
+/// By the clock of events an alert that was just evaluated may be far behind: after a file was ingested.
+#[test]
+fn an_alert_shows_for_which_time_it_was_evaluated() {
+    let (evaluated_at, at) = (Some(2_000_000), Some(1_000_000));
+    let runner = AlertRunner { alert: "silent".into(), version: 1, owner: "1-a".into(), evaluated_at, at, waits: None };
+    let running = AlertFacts { run_by: Some("1-a".into()), runner: Some(runner), ..alert() };
+    for (alert, row) in [(running, "1-a     1970-01-01T00:00:02Z  1970-01-01T00:00:01Z\n"), (alert(), "none    -          -\n")] {
+        let text = Status::from_facts(&Facts { alerts: vec![alert], ..Facts::default() }, &[]).text();
+        let (_, rows) = text.split_once("as of\n").unwrap();
+        assert!(rows.starts_with(&format!("silent  1        0     0            {row}")), "{text}");
+    }
 }

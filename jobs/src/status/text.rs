@@ -40,7 +40,7 @@ pub(super) fn status(status: &Status) -> String {
         parts.push(table(&header, status.sinks.iter().map(sink)));
     }
     if !status.alerts.is_empty() {
-        let header = ["alert", "version", "open", "transitions", "run by", "looked at"];
+        let header = ["alert", "version", "open", "transitions", "run by", "looked at", "as of"];
         parts.push(table(&header, status.alerts.iter().map(alert)));
     }
     parts.extend(paused(&status.definitions));
@@ -136,6 +136,7 @@ fn alert(alert: &AlertStatus) -> Vec<String> {
         alert.transitions.to_string(),
         alert.run_by.clone().unwrap_or_else(|| "none".into()),
         looked_at.unwrap_or("-").to_owned(),
+        alert.at.clone().unwrap_or_else(|| "-".into()),
     ]
 }
 
