@@ -125,10 +125,17 @@ fn error_text(error: &Error) -> String {
     for (key, value) in error.context() {
         text.push_str(&format!("\n  {key}: {value}"));
     }
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(&format!("\n  caused by: {cause}"));
-        source = cause.source();
+    let mut next = error.cause();
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        // Most errors repeat their cause at their end.
+        if !text.ends_with(&said) {
+            text.push_str(&format!("\n  caused by: {said}"));
+        }
+        next = match cause.downcast_ref::<Error>() {
+            Some(ours) => ours.cause(),
+            None => cause.source(),
+        };
     }
     text
 }
@@ -136,7 +143,7 @@ fn error_text(error: &Error) -> String {
 fn error_json(error: &Error) -> Value {
     let context: serde_json::Map<String, Value> =
         error.context().iter().map(|(key, value)| ((*key).to_owned(), Value::String(value.clone()))).collect();
-    let cause = std::error::Error::source(error).map(ToString::to_string);
+    let cause = error.cause().map(ToString::to_string);
     json!({ "kind": error.kind().word(), "message": error.message(), "context": context, "cause": cause })
 }
 
@@ -150,6 +157,16 @@ mod tests {
         assert_eq!(error_text(&error), "error: the view has no key \"x\"\n  view: velocity\n  caused by: below");
         assert_eq!(error_json(&error)["kind"], "input");
         assert_eq!(error_json(&error)["context"]["view"], "velocity");
+    }
+
+    #[test]
+    fn a_cause_is_reported_once() {
+        let full = || Error::from(std::io::Error::other("the disk is full"));
+        assert_eq!(error_text(&full()), "error: the disk is full");
+        assert_eq!(error_json(&full())["cause"], Value::Null);
+        let refused = Error::unavailable("no rows").caused_by(Error::unavailable("no file").with("file", "a").caused_by(full()));
+        assert_eq!(error_text(&refused), "error: no rows\n  caused by: no file (file: a): the disk is full");
+        assert_eq!(error_json(&refused)["cause"], "no file (file: a): the disk is full");
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl QueryMemory {
 
     /// The same error; one for want of memory says which limit was reached.
     pub(crate) fn named(&self, error: DataFusionError) -> DataFusionError {
-        if !matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)) {
+        if !matches!(Error::datafusion_root(&error), DataFusionError::ResourcesExhausted(_)) {
             return error;
         }
         metrics::counter!("basestream_serving_queries_refused_total", "reason" => "memory").increment(1);

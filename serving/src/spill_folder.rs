@@ -1,6 +1,5 @@
 //! The folder that queries spill to where they need more memory than they may have.
 
-use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,7 +26,7 @@ impl SpillFolder {
     /// Adds the folder and its setting to an error of the disk; other errors stay as they are. An error of the disk
     /// comes from this folder: a query reads mapped files and the storage, whose errors are our own.
     pub(crate) fn named(&self, error: DataFusionError) -> DataFusionError {
-        let is_of_the_disk = match error.find_root() {
+        let is_of_the_disk = match Error::datafusion_root(&error) {
             DataFusionError::IoError(_) => true,
             DataFusionError::ArrowError(error, _) => matches!(**error, ArrowError::IoError(..)),
             _ => false,
@@ -37,27 +36,14 @@ impl SpillFolder {
         }
         let refused = Error::unavailable("the query needs more memory than it may have, and cannot spill to the disk");
         let help = "free space in the folder, select less, or raise serving.limits.query_memory";
-        let is_full = is_for_want_of_space(&error);
         let located = self.located(refused.caused_by(Error::from(error)));
-        let located = if is_full { located.with("disk", "full") } else { located };
+        let located = if located.is_of_full_disk() { located.with("disk", "full") } else { located };
         located.with("help", help).into()
     }
 
     fn located(&self, error: impl Into<Error>) -> Error {
         error.into().with("folder", self.0.display()).with("setting", "serving.cache_dir")
     }
-}
-
-fn is_for_want_of_space(error: &DataFusionError) -> bool {
-    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(cause) = next {
-        let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
-        if matches!(kind, Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded)) {
-            return true;
-        }
-        next = cause.source();
-    }
-    false
 }
 
 #[cfg(test)]

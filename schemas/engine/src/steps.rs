@@ -91,7 +91,7 @@ fn compares(operator: Operator) -> bool {
 /// Whether an event's values can be the cause. What the machine lacks is not left out with an event, nor what is wrong
 /// with the steps themselves, which has errors of the kind `Internal`.
 pub(crate) fn is_of_events(error: &DataFusionError) -> bool {
-    match error.find_root() {
+    match Error::datafusion_root(error) {
         DataFusionError::ResourcesExhausted(_)
         | DataFusionError::IoError(_)
         | DataFusionError::ObjectStore(_)

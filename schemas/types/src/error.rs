@@ -1,8 +1,13 @@
 //! The error type of all layers: what happened, in the user's words, and what the caller can do about it.
 
 use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use datafusion::error::DataFusionError;
 
 use crate::Reason;
+use crate::redact::redacted_text;
 use crate::sql_errors::{self, NOT_UNDERSTOOD, PlainError, SqlPlace};
 
 /// What a caller can do about an [`Error`]. Kinds become an exit code, an HTTP status or an SQLSTATE at the edge.
@@ -69,7 +74,9 @@ struct Inner {
     form: MessageForm,
     message: String,
     context: Vec<(&'static str, String)>,
-    source: Option<ErrorSource>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    /// The message already says what the source says.
+    restates_source: bool,
 }
 
 /// The result of every fallible function of this workspace.
@@ -81,7 +88,13 @@ impl Error {
     }
 
     fn in_form(form: MessageForm, kind: ErrorKind, message: String) -> Self {
-        Self(Box::new(Inner { kind, reason: None, form, message, context: Vec::new(), source: None }))
+        Self(Box::new(Inner { kind, reason: None, form, message, context: Vec::new(), source: None, restates_source: false }))
+    }
+
+    /// Creates an error that says what its source says.
+    fn restating(kind: ErrorKind, source: impl Into<ErrorSource>) -> Self {
+        let source: ErrorSource = source.into();
+        Self::new(kind, source.to_string()).made_from(source)
     }
 
     pub fn input(message: impl Into<String>) -> Self {
@@ -156,8 +169,17 @@ impl Error {
 
     /// Keeps the error that caused this one.
     pub fn caused_by(mut self, source: impl Into<ErrorSource>) -> Self {
-        self.0.source = Some(source.into());
+        let source: ErrorSource = source.into();
+        self.0.source = Some(Arc::from(source));
+        self.0.restates_source = false;
         self
+    }
+
+    /// Keeps the error from which the message was made.
+    fn made_from(self, source: impl Into<ErrorSource>) -> Self {
+        let mut made = self.caused_by(source);
+        made.0.restates_source = true;
+        made
     }
 
     pub fn kind(&self) -> ErrorKind {
@@ -186,26 +208,60 @@ impl Error {
         self.0.context.iter().find(|(of, _)| *of == key).map(|(_, value)| value.as_str())
     }
 
+    /// Returns the source if the message does not already say what it says: what is to be shown after the message.
+    pub fn cause(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        if self.0.restates_source { None } else { std::error::Error::source(self) }
+    }
+
+    /// Returns the message and the cause without the context.
+    pub fn message_with_cause(&self) -> String {
+        match self.cause() {
+            Some(cause) => format!("{}: {cause}", self.0.message),
+            None => self.0.message.clone(),
+        }
+    }
+
+    /// Whether a disk without space, or a quota of one, is the cause.
+    pub fn is_of_full_disk(&self) -> bool {
+        let is_full = |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        chain(self).any(|cause| cause.downcast_ref::<io::Error>().is_some_and(is_full))
+    }
+
+    /// Returns the innermost DataFusion error that is not the source of an [`Error`]. `find_root` of DataFusion also
+    /// returns such a source, and so loses the [`Error`] around it.
+    pub fn datafusion_root(error: &DataFusionError) -> &DataFusionError {
+        let outside = chain(error).take_while(|cause| !cause.is::<Error>());
+        let innermost = outside.filter_map(|cause| match cause.downcast_ref::<Arc<DataFusionError>>() {
+            Some(shared) => Some(&**shared),
+            None => cause.downcast_ref::<DataFusionError>(),
+        });
+        innermost.last().unwrap_or(error)
+    }
+
     /// Returns the [`Error`] that a DataFusion error carries, if any.
-    pub fn inside(error: &datafusion::error::DataFusionError) -> Option<Error> {
-        match error.find_root() {
-            datafusion::error::DataFusionError::External(inner) => inner.downcast_ref::<Error>().map(Error::copied),
+    pub fn inside(error: &DataFusionError) -> Option<Error> {
+        match Error::datafusion_root(error) {
+            DataFusionError::External(inner) => inner.downcast_ref::<Error>().map(Error::copied),
             _ => None,
         }
     }
 
     /// Returns what a DataFusion error says, in plain words; for example, why an expression fails on an event.
-    pub fn plain_message(error: &datafusion::error::DataFusionError) -> String {
+    pub fn plain_message(error: &DataFusionError) -> String {
         Error::inside(error).map_or_else(|| sql_errors::plain(error).message, |ours| ours.to_string())
     }
 
-    /// Returns a copy of this error with its source as text, for an error that is returned to several callers.
+    /// Returns a copy of this error with the same source, for an error that is returned to several callers.
     pub fn copied(&self) -> Error {
-        let source = self.0.source.as_ref().map(|source| source.to_string().into());
-        let context = self.0.context.clone();
-        let Inner { kind, reason, form, message, .. } = &*self.0;
-        Self(Box::new(Inner { kind: *kind, reason: *reason, form: *form, message: message.clone(), context, source }))
+        let Inner { kind, reason, form, restates_source, .. } = *self.0;
+        let (message, context, source) = (self.0.message.clone(), self.0.context.clone(), self.0.source.clone());
+        Self(Box::new(Inner { kind, reason, form, message, context, source, restates_source }))
     }
+}
+
+/// Returns the error, then its source, and so on.
+fn chain(error: &(dyn std::error::Error + 'static)) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |&cause| cause.source())
 }
 
 impl fmt::Display for Error {
@@ -218,8 +274,8 @@ impl fmt::Display for Error {
         if !self.0.context.is_empty() {
             f.write_str(")")?;
         }
-        if let Some(source) = &self.0.source {
-            write!(f, ": {source}")?;
+        if let Some(cause) = self.cause() {
+            write!(f, ": {cause}")?;
         }
         Ok(())
     }
@@ -237,14 +293,14 @@ impl std::error::Error for Error {
     }
 }
 
-impl From<datafusion::error::DataFusionError> for Error {
-    fn from(error: datafusion::error::DataFusionError) -> Self {
-        use datafusion::error::DataFusionError as D;
+impl From<DataFusionError> for Error {
+    fn from(error: DataFusionError) -> Self {
+        use DataFusionError as D;
         if let Some(ours) = Error::inside(&error) {
             return ours;
         }
         let error = sql_errors::error_in_filter(&error).unwrap_or(error);
-        let kind = match error.find_root() {
+        let kind = match Error::datafusion_root(&error) {
             _ if sql_errors::invalid_pattern(&error).is_some() => ErrorKind::Input,
             D::Plan(_) | D::SQL(..) | D::SchemaError(..) | D::NotImplemented(_) | D::Configuration(_) => ErrorKind::Input,
             D::ArrowError(inner, _) if matches!(**inner, arrow::error::ArrowError::IoError(..)) => ErrorKind::Unavailable,
@@ -255,7 +311,7 @@ impl From<datafusion::error::DataFusionError> for Error {
             _ => ErrorKind::Internal,
         };
         let PlainError { message, reason, place } = sql_errors::plain(&error);
-        let mut ours = Error::new(kind, message);
+        let mut ours = Error::new(kind, message).made_from(error);
         ours.0.reason = reason;
         match place {
             Some(SqlPlace { line, column }) => ours.with("line", line).with("column", column),
@@ -264,9 +320,9 @@ impl From<datafusion::error::DataFusionError> for Error {
     }
 }
 
-impl From<Error> for datafusion::error::DataFusionError {
+impl From<Error> for DataFusionError {
     fn from(error: Error) -> Self {
-        datafusion::error::DataFusionError::External(Box::new(error))
+        DataFusionError::External(Box::new(error))
     }
 }
 
@@ -274,14 +330,14 @@ impl From<arrow::error::ArrowError> for Error {
     fn from(error: arrow::error::ArrowError) -> Self {
         match error {
             arrow::error::ArrowError::IoError(_, source) => Error::from(source),
-            other => Error::internal(other.to_string()),
+            other => Error::restating(ErrorKind::Internal, other),
         }
     }
 }
 
 impl From<parquet::errors::ParquetError> for Error {
     fn from(error: parquet::errors::ParquetError) -> Self {
-        Error::corrupt(error.to_string())
+        Error::restating(ErrorKind::Corrupt, error)
     }
 }
 
@@ -292,8 +348,10 @@ impl From<object_store::Error> for Error {
             object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. } => ErrorKind::Conflict,
             _ => ErrorKind::Unavailable,
         };
-        // The message may repeat an endpoint that contains a password.
-        Error::new(kind, crate::redact::redacted_text(&error.to_string()))
+        // The message may repeat an endpoint that contains a password, and so may the sources.
+        let has_secrets = chain(&error).map(ToString::to_string).any(|text| redacted_text(&text) != text);
+        let ours = Error::new(kind, redacted_text(&error.to_string()));
+        if has_secrets { ours } else { ours.made_from(error) }
     }
 }
 
@@ -304,25 +362,28 @@ impl From<sqlx::Error> for Error {
             sqlx::Error::Configuration(_) => ErrorKind::Input,
             _ => ErrorKind::Unavailable,
         };
-        Error::new(kind, error.to_string())
+        Error::restating(kind, error)
     }
 }
 
-impl From<std::io::Error> for Error {
-    fn from(error: std::io::Error) -> Self {
-        let kind = if error.kind() == std::io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::Unavailable };
-        Error::new(kind, error.to_string())
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        let kind = if error.kind() == io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::Unavailable };
+        Error::restating(kind, error)
     }
 }
 
 impl From<serde_json::Error> for Error {
     fn from(error: serde_json::Error) -> Self {
-        Error::corrupt(error.to_string())
+        Error::restating(ErrorKind::Corrupt, error)
     }
 }
 
 impl From<tokio::task::JoinError> for Error {
     fn from(error: tokio::task::JoinError) -> Self {
-        Error::internal(format!("a task ended abnormally: {error}"))
+        Error::internal("a task ended abnormally").caused_by(error)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -111,10 +111,6 @@ impl From<Error> for SqlProblem {
         if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Internal) {
             tracing::error!(%error, "a query over PostgreSQL failed");
         }
-        let message = match std::error::Error::source(&error) {
-            Some(source) => format!("{}: {source}", error.message()),
-            None => error.message().to_owned(),
-        };
         let number = |key: &str| error.fact(key).and_then(|text| text.parse::<usize>().ok());
         let shown = |(key, value): &(&'static str, String)| match *key {
             "line" | "column" | "help" => None,
@@ -122,7 +118,7 @@ impl From<Error> for SqlProblem {
         };
         let detail: Vec<String> = error.context().iter().filter_map(shown).collect();
         let said = Said {
-            message,
+            message: error.message_with_cause(),
             detail: (!detail.is_empty()).then(|| detail.join(", ")),
             hint: error.fact("help").map(str::to_owned),
             place: number("line").zip(number("column")).map(|(line, column)| SqlPlace { line, column }),

@@ -97,11 +97,8 @@ impl From<Error> for HttpProblem {
         if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Internal) {
             tracing::error!(%error, "a request failed");
         }
-        let detail = match std::error::Error::source(&error) {
-            Some(source) => format!("{}: {source}", error.message()),
-            None => error.message().to_owned(),
-        };
-        Self { status: status_of(error.kind()), kind: name_of(error.kind()), detail, context: error.context().to_vec() }
+        let (status, kind, detail) = (status_of(error.kind()), name_of(error.kind()), error.message_with_cause());
+        Self { status, kind, detail, context: error.context().to_vec() }
     }
 }
 

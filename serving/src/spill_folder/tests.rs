@@ -1,3 +1,5 @@
+use std::io::{self, ErrorKind};
+
 use super::*;
 
 /// What Linux calls a disk without space.
@@ -29,6 +31,8 @@ fn an_error_of_the_disk_names_the_folder_and_its_setting_and_another_stays_what_
     let forbidden = Error::from(folder.named(DataFusionError::IoError(ErrorKind::PermissionDenied.into())));
     assert_eq!((forbidden.fact("setting"), forbidden.fact("disk")), (Some("serving.cache_dir"), None), "{forbidden}");
     assert!(matches!(folder.named(DataFusionError::Plan("x".into())), DataFusionError::Plan(_)));
-    let of_storage = Error::from(folder.named(Error::unavailable("the storage does not answer").into()));
-    assert_eq!(of_storage.fact("setting"), None);
+    for ours in [Error::unavailable("the storage does not answer"), Error::from(DataFusionError::IoError(full()))] {
+        let of_storage = Error::from(folder.named(ours.into()));
+        assert_eq!(of_storage.fact("setting"), None, "{of_storage}");
+    }
 }

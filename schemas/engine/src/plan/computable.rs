@@ -14,7 +14,7 @@ use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::physical_expr::create_physical_expr;
 use datafusion::prelude::SessionContext;
-use types::Result;
+use types::{Error, Result};
 
 use causes::{refused, root_cause};
 use constant_arguments::check_constant_arguments;
@@ -77,7 +77,7 @@ fn check(expr: &Expr, schema: &DFSchema) -> Result<()> {
     check_evaluated(expr, schema)?;
     match simplified(expr, schema) {
         // A guarded constant: the simplifier evaluates it all the same.
-        Err(error) if !matches!(error.find_root(), DataFusionError::ArrowError(..)) => Err(root_cause(error)),
+        Err(error) if !matches!(Error::datafusion_root(&error), DataFusionError::ArrowError(..)) => Err(root_cause(error)),
         _ => Ok(()),
     }
 }

@@ -1,7 +1,6 @@
 //! The law where the disk runs full for a while: meanwhile every answer is the plain SELECT, and what fails does so
 //! because of the disk. Once there is space, everything goes on.
 
-use std::io;
 use std::time::{Duration, Instant};
 
 use basestream_tests::disk::Disk;
@@ -155,18 +154,7 @@ impl Installation {
 fn is_of_full_disk(error: &Error) -> bool {
     let text = error.to_string();
     let says_so = || text.contains(NO_SPACE) || SQLITE_HAS_NO_SPACE.iter().any(|words| text.contains(words));
-    error.kind() == ErrorKind::Unavailable && (is_caused_by_full_disk(error) || says_so())
-}
-
-fn is_caused_by_full_disk(error: &Error) -> bool {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(cause) = source {
-        if cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::StorageFull) {
-            return true;
-        }
-        source = cause.source();
-    }
-    false
+    error.kind() == ErrorKind::Unavailable && (error.is_of_full_disk() || says_so())
 }
 
 fn is_of_held_lease(error: &Error) -> bool {

@@ -17,6 +17,6 @@ pub(super) fn refused(constant: &Expr, error: DataFusionError) -> Error {
 
 /// The cause of an error on one line, without the names of the rules that found it.
 pub(super) fn root_cause(error: DataFusionError) -> Error {
-    let DataFusionError::External(found) = error.find_root() else { return error.into() };
+    let DataFusionError::External(found) = Error::datafusion_root(&error) else { return error.into() };
     Error::input(found.to_string().split_whitespace().collect::<Vec<_>>().join(" "))
 }

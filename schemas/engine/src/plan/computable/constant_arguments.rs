@@ -176,7 +176,7 @@ fn unknown_unit(call: &Expr, sampled: &Sampled, error: DataFusionError) -> Error
 }
 
 fn invalid_pattern(call: &Expr, error: DataFusionError) -> Error {
-    let whole = error.find_root().to_string();
+    let whole = Error::datafusion_root(&error).to_string();
     // The parser of patterns draws the place first.
     let reason = whole.lines().find_map(|line| line.trim().strip_prefix("error: ")).map(str::to_owned);
     let reason = reason.unwrap_or_else(|| root_cause(error).message().to_owned());

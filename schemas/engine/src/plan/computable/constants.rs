@@ -8,6 +8,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, Volatility};
+use types::Error;
 
 use super::simplify::simplified;
 use crate::checked::checked_physical;
@@ -44,7 +45,7 @@ pub(super) fn evaluate_constant(constant: &Expr) -> Result<ScalarValue> {
         let physical = checked_physical(constant, &DFSchema::empty())?;
         ScalarValue::try_from_array(&physical.evaluate(&row)?.into_array(1)?, 0)
     };
-    compute(constant).or_else(|error| match error.find_root() {
+    compute(constant).or_else(|error| match Error::datafusion_root(&error) {
         // The simplifier would wrap around.
         DataFusionError::ArrowError(..) => Err(error),
         // Functions such as coalesce exist only for the simplifier.
