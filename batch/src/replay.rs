@@ -14,7 +14,7 @@ use engine::events::plan_schema;
 use engine::states::Partial;
 use tokio::time::Instant;
 use types::failures::Failures;
-use types::{Error, Result};
+use types::{Error, ErrorKind, Result};
 
 use crate::attempt::Attempt;
 use crate::context::RunContext;
@@ -78,7 +78,7 @@ fn in_schema(schema: &SchemaRef, events: &RecordBatch) -> Result<RecordBatch> {
         known.unwrap_or_else(|| new_null_array(field.data_type(), events.num_rows()))
     };
     let columns = schema.fields().iter().map(column).collect();
-    RecordBatch::try_new(schema.clone(), columns).map_err(|error| Error::corrupt(error.to_string()))
+    RecordBatch::try_new(schema.clone(), columns).map_err(|error| Error::restating(ErrorKind::Corrupt, error))
 }
 
 /// Holds events to a rate.

@@ -78,7 +78,7 @@ impl RowFile {
             RowFileFormat::Parquet => Writer::Parquet(Box::new(ArrowWriter::try_new(file, schema.clone(), None).map_err(unwritable)?)),
             RowFileFormat::Csv => {
                 let mut writer = csv::Writer::from_writer(file);
-                writer.write_record(schema.fields().iter().map(|field| field.name())).map_err(unwritable)?;
+                writer.write_record(schema.fields().iter().map(|field| field.name())).map_err(unwritable_csv)?;
                 Writer::Csv(Box::new(writer))
             }
             RowFileFormat::JsonLines => Writer::JsonLines(BufWriter::new(file)),
@@ -92,13 +92,13 @@ impl RowFile {
             Writer::Csv(writer) => {
                 for row in serving::json::rows(rows)? {
                     let row: serde_json::Value = serde_json::from_str(row.get()).map_err(unwritable)?;
-                    writer.write_record(rows.schema_ref().fields().iter().map(|field| cell(&row[field.name()]))).map_err(unwritable)?;
+                    writer.write_record(rows.schema_ref().fields().iter().map(|field| cell(&row[field.name()]))).map_err(unwritable_csv)?;
                 }
             }
             Writer::JsonLines(writer) => {
                 for row in serving::json::rows(rows)? {
-                    serde_json::to_writer(&mut *writer, &row).map_err(unwritable)?;
-                    writer.write_all(b"\n")?;
+                    serde_json::to_writer(&mut *writer, &row).map_err(|error| unwritable(std::io::Error::from(error)))?;
+                    writer.write_all(b"\n").map_err(unwritable)?;
                 }
             }
         }
@@ -108,16 +108,13 @@ impl RowFile {
     /// Syncs the file to the disk and gives it its name.
     pub(crate) fn finish(self) -> Result<()> {
         let RowFile { writer, mut unfinished } = self;
-        let written = match writer {
-            Writer::Parquet(writer) => writer.into_inner().map_err(unwritable),
-            Writer::Csv(writer) => writer.into_inner().map_err(unwritable),
-            Writer::JsonLines(writer) => writer.into_inner().map_err(unwritable),
+        let synced = match writer {
+            // Its `into_inner` loses the error of the file.
+            Writer::Parquet(mut writer) => writer.finish().map_err(unwritable).and_then(|_| sync(writer.inner())),
+            Writer::Csv(writer) => writer.into_inner().map_err(|error| unwritable(error.into_error())).and_then(|file| sync(&file)),
+            Writer::JsonLines(writer) => writer.into_inner().map_err(|error| unwritable(error.into_error())).and_then(|file| sync(&file)),
         };
-        let renamed = written.and_then(|file| {
-            file.sync_all()?;
-            unfinished.rename()
-        });
-        renamed.map_err(|error| error.with("file", unfinished.path.display()))
+        synced.and_then(|()| unfinished.rename()).map_err(|error| error.with("file", unfinished.path.display()))
     }
 
     /// Finishes the file if it was filled. Returns the outcome of filling it.
@@ -158,8 +155,20 @@ fn cell(value: &serde_json::Value) -> String {
     }
 }
 
-fn unwritable(error: impl std::fmt::Display) -> Error {
-    Error::unavailable(format!("the rows cannot be written: {error}"))
+fn sync(file: &File) -> Result<()> {
+    file.sync_all().map_err(unwritable)
+}
+
+fn unwritable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::unavailable("the rows cannot be written").caused_by(error)
+}
+
+/// An error of CSV has no source.
+fn unwritable_csv(error: csv::Error) -> Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => unwritable(error),
+        other => unwritable(format!("{other:?}")),
+    }
 }
 
 #[cfg(test)]

@@ -84,3 +84,17 @@ fn a_file_that_cannot_be_begun_leaves_nothing() {
     assert!(RowFile::create(&folder.path().join("scored.parquet"), RowFileFormat::Parquet, &schema).is_err(), "it has no columns");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_the_source_of_the_error() {
+    for (name, batches) in ["scored.csv", "scored.ndjson", "scored.parquet"].into_iter().flat_map(|name| [(name, 1), (name, 2_000)]) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        std::os::unix::fs::symlink("/dev/full", folder.path().join(format!("{name}.part"))).unwrap();
+        let mut file = RowFile::create(&path, RowFileFormat::from_extension(&path).unwrap(), rows().schema_ref()).unwrap();
+        let written = (0..batches).try_for_each(|_| file.write(&rows()));
+        let error = written.and_then(|()| file.finish()).unwrap_err();
+        assert!(error.is_of_full_disk() && error.message() == "the rows cannot be written", "{name} of {batches}: {error}");
+    }
+}

@@ -143,7 +143,7 @@ pub(crate) fn read_parquet(file: Bytes) -> Result<(BTreeMap<String, String>, Vec
     let builder = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file)?;
     let metadata = own_metadata(builder.metadata().file_metadata());
     check_format(&metadata)?;
-    let batches = builder.build()?.collect::<Result<Vec<_>, _>>().map_err(|error| Error::corrupt(error.to_string()))?;
+    let batches = builder.build()?.collect::<Result<Vec<_>, _>>().map_err(|error| Error::restating(types::ErrorKind::Corrupt, error))?;
     Ok((metadata, batches))
 }
 
@@ -278,7 +278,7 @@ fn key_value(key: &str, value: String) -> KeyValue {
 
 /// An error while writing does not mean that a stored file is damaged.
 fn not_written(error: parquet::errors::ParquetError) -> Error {
-    Error::internal(format!("a Parquet file was not written: {error}"))
+    Error::internal("a Parquet file was not written").caused_by(error)
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ use crate::parquet_file::{check_format, own_metadata};
 use crate::store::ObjectStorage;
 use crate::verified::{VerifiedReader, from_parquet};
 use types::files::FileRecord;
-use types::{Error, Result};
+use types::{Error, ErrorKind, Result};
 
 /// Batches of one file, in row order.
 pub type BatchStream = BoxStream<'static, Result<RecordBatch>>;
@@ -78,7 +78,7 @@ fn decoded(content: Bytes, columns: &[String], from: (&str, i64), path: &str) ->
     let builder = ParquetRecordBatchReaderBuilder::try_new(content).map_err(|error| from_parquet(error, path))?;
     check_format(&own_metadata(builder.metadata().file_metadata())).map_err(|error| error.with("file", path))?;
     let rows = chosen(builder, Some(columns), Some(from), path)?.build().map_err(|error| from_parquet(error, path))?;
-    rows.collect::<Result<Vec<_>, _>>().map_err(|error| Error::corrupt(error.to_string()).with("file", path))
+    rows.collect::<Result<Vec<_>, _>>().map_err(|error| Error::restating(ErrorKind::Corrupt, error).with("file", path))
 }
 
 /// Chooses columns of a file, and the row groups that may have a value from the given one on.
@@ -221,5 +221,5 @@ fn shape(batch: &RecordBatch, target: &SchemaRef) -> Result<RecordBatch> {
     let columns = target.fields().iter().map(|field| column(field.name()).unwrap_or_else(|| new_null_array(field.data_type(), rows)));
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(target.clone(), columns.collect(), &options)
-        .map_err(|error| Error::input(format!("a file does not fit the schema it is read with: {error}")))
+        .map_err(|error| Error::input("a file does not fit the schema it is read with").caused_by(error))
 }

@@ -21,7 +21,7 @@ use types::files::FileRecord;
 use types::files::ObjectName;
 use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
-use types::{Error, Result};
+use types::{Error, ErrorKind, Result};
 
 /// Incremented when an older release could misread what we write.
 pub(crate) const STATES_FORMAT: u32 = 1;
@@ -159,7 +159,8 @@ impl StatesObject {
             let (found, expected) = (format!("{found:08x}"), format!("{:08x}", section.crc32));
             return Err(about(damaged(&self.path, "a section's checksum", found, expected)));
         }
-        let batches = decode_section(content).map_err(|error| about(Error::corrupt(error.to_string()).with("file", &self.path)))?;
+        let undecodable = |error| about(Error::restating(ErrorKind::Corrupt, error).with("file", &self.path));
+        let batches = decode_section(content).map_err(undecodable)?;
         let rows: u64 = batches.iter().map(|batch| batch.num_rows() as u64).sum();
         if rows != section.rows {
             return Err(about(damaged(&self.path, "a section's number of rows", rows, section.rows)));

@@ -24,7 +24,7 @@ use crate::known_file::{damaged, known_to_be_there};
 use crate::parquet_file::{check_format, own_metadata};
 use crate::pieces::{Piece, check_combined, find_table};
 use crate::store::ObjectStorage;
-use types::{Error, Result};
+use types::{Error, ErrorKind, Result};
 
 /// The number of bytes in the first request; files up to this size need no other. No byte is read twice: of a larger
 /// file, the pieces that came with the footer are taken from there.
@@ -323,11 +323,11 @@ pub(super) fn from_parquet(error: ParquetError, path: &str) -> Error {
             Ok(wrapped) => match *wrapped {
                 DataFusionError::External(ours) => match ours.downcast::<Error>() {
                     Ok(ours) => *ours,
-                    Err(other) => Error::corrupt(other.to_string()).with("file", path),
+                    Err(other) => Error::restating(ErrorKind::Corrupt, other).with("file", path),
                 },
                 other => Error::from(other).with("file", path),
             },
-            Err(other) => Error::corrupt(other.to_string()).with("file", path),
+            Err(other) => Error::restating(ErrorKind::Corrupt, other).with("file", path),
         },
         other => Error::from(other).with("file", path),
     }

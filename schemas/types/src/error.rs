@@ -92,7 +92,7 @@ impl Error {
     }
 
     /// Creates an error that says what its source says.
-    fn restating(kind: ErrorKind, source: impl Into<ErrorSource>) -> Self {
+    pub fn restating(kind: ErrorKind, source: impl Into<ErrorSource>) -> Self {
         let source: ErrorSource = source.into();
         Self::new(kind, source.to_string()).made_from(source)
     }

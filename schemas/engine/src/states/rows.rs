@@ -19,7 +19,7 @@ use crate::states::nodes::NodeCodec;
 use crate::states::order::sorted_rows;
 use types::columns::{LEVEL, TILE};
 use types::tiles::Micros;
-use types::{Error, Result, threads};
+use types::{Error, ErrorKind, Result, threads};
 
 /// An index of at most this many rows is built by the search that makes it worth its cost, within a millisecond. One of
 /// more rows is built on another thread, and searches do without it until it is there.
@@ -249,7 +249,7 @@ pub fn conform(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
         None => Ok(new_null_array(field.data_type(), batch.num_rows())),
     });
     let columns: Vec<ArrayRef> = columns.collect::<Result<_>>()?;
-    RecordBatch::try_new(schema.clone(), columns).map_err(|error| Error::corrupt(error.to_string()))
+    RecordBatch::try_new(schema.clone(), columns).map_err(|error| Error::restating(ErrorKind::Corrupt, error))
 }
 
 /// Whether a sum is kept in a wider type than in the format before.
@@ -277,8 +277,8 @@ fn conform_column(field: &Field, column: &ArrayRef) -> Result<ArrayRef> {
     if is_wider(column.data_type(), field.data_type()) {
         return Ok(cast(column, field.data_type())?);
     }
-    let data =
-        renamed(column.to_data(), field.data_type()).map_err(|error| Error::corrupt(error.to_string()).with("column", field.name()))?;
+    let data = renamed(column.to_data(), field.data_type())
+        .map_err(|error| Error::restating(ErrorKind::Corrupt, error).with("column", field.name()))?;
     Ok(make_array(data))
 }
 

@@ -147,6 +147,17 @@ fn rows_of_the_format_before_are_read() {
 }
 
 #[test]
+fn rows_of_another_type_are_damage_and_the_error_keeps_its_source() {
+    let plan = planned("CREATE VIEW v AS SELECT k, sum(x) AS total, count(DISTINCT x) AS different FROM s GROUP BY k");
+    let mut columns = RecordBatch::new_empty(plan.state_schema().clone()).columns().to_vec();
+    columns[5] = columns[3].clone();
+    let named = columns.into_iter().enumerate().map(|(index, column)| (index.to_string(), column));
+    let error = conform(plan.state_schema(), &RecordBatch::try_from_iter(named).unwrap()).unwrap_err();
+    let is_of_arrow = std::error::Error::source(&error).is_some_and(|source| source.is::<ArrowError>());
+    assert!(error.kind() == ErrorKind::Corrupt && is_of_arrow, "{error}");
+}
+
+#[test]
 fn a_view_of_bounded_states_keeps_its_format() {
     let plan = planned("CREATE VIEW v AS SELECT k, count(*) AS n, max(x) AS most, avg(x) AS mean FROM s GROUP BY k");
     assert_eq!(plan.stamp, "datafusion 55; count/1(Int64); max/1(Int64); avg/1(UInt64, Float64)");
