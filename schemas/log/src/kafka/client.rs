@@ -1,14 +1,15 @@
-//! Shared by all our Kafka clients: passes librdkafka's log lines and errors to `tracing`, and maps its error codes to
-//! our kinds.
+//! Shared by all our Kafka clients: passes librdkafka's log lines and errors to `tracing`, maps its error codes to our
+//! kinds, and drops producers where nobody waits.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
-use types::{Error, ErrorKind};
+use types::{Error, ErrorKind, Result};
 
 /// Keeps the newest reason that librdkafka logged: it often says more than the error code (a failed TLS handshake, a
 /// name that does not resolve).
@@ -33,6 +34,28 @@ impl Reasons {
 /// Locks a mutex, ignoring poison from a panic elsewhere: the data it guards is valid after every statement.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A producer. Its drop waits for its thread, so that is left to another thread. Where none can be started, the producer
+/// is dropped in place.
+pub(super) struct DetachedDrop<T: Send + 'static>(Option<T>);
+
+impl<T: Send + 'static> DetachedDrop<T> {
+    pub(super) fn new(producer: T) -> Self {
+        Self(Some(producer))
+    }
+
+    pub(super) fn get(&self) -> Result<&T> {
+        self.0.as_ref().ok_or_else(|| Error::internal("a producer was dropped already"))
+    }
+}
+
+impl<T: Send + 'static> Drop for DetachedDrop<T> {
+    fn drop(&mut self) {
+        if let Some(producer) = self.0.take() {
+            let _ = thread::Builder::new().name("kafka-drop".into()).spawn(move || drop(producer));
+        }
+    }
 }
 
 /// The context of a client without its own callbacks.
@@ -100,5 +123,29 @@ pub(super) fn kind_of(code: RDKafkaErrorCode) -> ErrorKind {
         Code::BadMessage | Code::InvalidMessage | Code::BadCompression => ErrorKind::Corrupt,
         Code::MessageSizeTooLarge => ErrorKind::Limit,
         _ => ErrorKind::Unavailable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_producer_is_dropped_on_another_thread() {
+        struct Producer(mpsc::Sender<thread::ThreadId>);
+
+        impl Drop for Producer {
+            fn drop(&mut self) {
+                self.0.send(thread::current().id()).unwrap();
+            }
+        }
+
+        let (sender, dropped_on) = mpsc::channel();
+        let producer = DetachedDrop::new(Producer(sender));
+        assert!(producer.get().is_ok());
+        drop(producer);
+        assert_ne!(dropped_on.recv().unwrap(), thread::current().id());
     }
 }

@@ -24,7 +24,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, NoCustomPartitioner, Producer, ThreadedProducer};
 use uuid::Uuid;
 
-use super::client::{self, Reasons, lock};
+use super::client::{self, DetachedDrop, Reasons, lock};
 use super::cluster::{Cluster, UncommittedReader};
 use super::producer::headers_of;
 use super::reader;
@@ -69,8 +69,7 @@ struct Positions {
 pub(super) struct OutputOwner {
     output: LogOutput,
     addresses: String,
-    /// `None` while it is dropped.
-    client: Option<Client>,
+    client: DetachedDrop<Client>,
     /// The lock lasts as long as a transaction.
     progress: Mutex<Progress>,
 }
@@ -111,8 +110,8 @@ impl Outputs {
         config.set("message.timeout.ms", DELIVERY_MS.to_string()).set("transaction.timeout.ms", TRANSACTION_MS.to_string());
         let client = Client::from_config_and_context(&config, DefaultProducerContext).map_err(settings::refusal)?;
         let addresses = self.settings.addresses.clone();
-        let mut owner = OutputOwner { output, addresses, client: Some(client), progress: Mutex::new(Progress::Unknown) };
-        owner.client()?.init_transactions(TIMEOUT).map_err(|error| owner.failed("taking an output over", error))?;
+        let mut owner = OutputOwner { output, addresses, client: DetachedDrop::new(client), progress: Mutex::new(Progress::Unknown) };
+        owner.client.get()?.init_transactions(TIMEOUT).map_err(|error| owner.failed("taking an output over", error))?;
         owner.progress = Mutex::new(Progress::Next(self.position(cluster, &owner.output)?));
         Ok(owner)
     }
@@ -192,7 +191,7 @@ impl OutputOwner {
     }
 
     fn transaction(&self, appended: &Appended<'_>, records: &[(Offset, NewRecord)]) -> Result<()> {
-        let client = self.client()?;
+        let client = self.client.get()?;
         let failed = |error| self.failed("appending the records of a sink", error);
         client.begin_transaction().map_err(failed)?;
         let sent = self.send_all(client, appended, records);
@@ -240,10 +239,6 @@ impl OutputOwner {
         }
     }
 
-    fn client(&self) -> Result<&Client> {
-        self.client.as_ref().ok_or_else(|| Error::internal("the producer of an output was dropped"))
-    }
-
     fn failed(&self, doing: &str, error: KafkaError) -> Error {
         let error = self.cause(error);
         let code = error.rdkafka_error_code();
@@ -259,19 +254,10 @@ impl OutputOwner {
 
     /// Once the brokers have refused a producer, each of its steps fails, and some do not say why.
     fn cause(&self, error: KafkaError) -> KafkaError {
-        let refusal = self.client.as_ref().and_then(|client| client.client().fatal_error());
+        let refusal = self.client.get().ok().and_then(|client| client.client().fatal_error());
         match refusal {
             Some((code, _)) if error.rdkafka_error_code() != Some(code) => KafkaError::Global(code),
             _ => error,
-        }
-    }
-}
-
-impl Drop for OutputOwner {
-    fn drop(&mut self) {
-        // A producer's end waits for its thread.
-        if let Some(client) = self.client.take() {
-            std::thread::spawn(move || drop(client));
         }
     }
 }

@@ -10,7 +10,7 @@ use rdkafka::message::{DeliveryResult, Header, Message, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, NoCustomPartitioner, Producer, ProducerContext, ThreadedProducer};
 use tokio::sync::mpsc;
 
-use super::client::{self, Reasons, lock};
+use super::client::{self, DetachedDrop, Reasons, lock};
 use super::settings::{self, KafkaSettings};
 use crate::NewRecord;
 use crate::record::{partition_for, random_of};
@@ -29,18 +29,19 @@ type Ack = (usize, Result<(i32, Offset), KafkaError>);
 /// Holds the producer, and replaces it after a fatal error (the idempotent producer's sequence is broken then).
 pub(super) struct Appender {
     settings: KafkaSettings,
-    client: Mutex<Option<Arc<Client>>>,
+    producer: Mutex<Option<Arc<DetachedDrop<Client>>>>,
 }
 
 impl Appender {
     pub(super) fn new(settings: KafkaSettings) -> Appender {
-        Appender { settings, client: Mutex::new(None) }
+        Appender { settings, producer: Mutex::new(None) }
     }
 
     /// Appends to a topic of `partitions` partitions and waits for every outcome: each record's place, or why it was
     /// not acknowledged.
     pub(super) async fn append(&self, topic: &str, partitions: u32, records: &[NewRecord], random: u64) -> Vec<Result<(i32, Offset)>> {
-        let client = match self.client() {
+        let producer = self.producer();
+        let client = match producer.as_ref().map_err(Error::copied).and_then(|producer| producer.get()) {
             Ok(client) => client,
             Err(error) => return records.iter().map(|_| Err(error.copied())).collect(),
         };
@@ -49,7 +50,7 @@ impl Appender {
         for (index, record) in records.iter().enumerate() {
             let partition = partition_for(record, partitions, random_of(random, index));
             let receipt = Box::new(Receipt { index, acks: sender.clone() });
-            if let Err(error) = self.send(&client, topic, partition, record, receipt).await {
+            if let Err(error) = self.send(client, topic, partition, record, receipt).await {
                 let is_gone = error.kind() == ErrorKind::Unavailable;
                 outcomes[index] = Some(Err(error));
                 // The others would wait for as long.
@@ -60,7 +61,7 @@ impl Appender {
         }
         drop(sender);
         while let Some((index, outcome)) = acks.recv().await {
-            outcomes[index] = Some(outcome.map_err(|error| self.failed(&client, topic, error)));
+            outcomes[index] = Some(outcome.map_err(|error| self.failed(client, topic, error)));
         }
         outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(self.not_acknowledged(topic)))).collect()
     }
@@ -89,13 +90,14 @@ impl Appender {
         }
     }
 
-    fn client(&self) -> Result<Arc<Client>> {
-        let mut client = lock(&self.client);
-        if let Some(client) = client.as_ref().filter(|client| client.client().fatal_error().is_none()) {
-            return Ok(client.clone());
+    fn producer(&self) -> Result<Arc<DetachedDrop<Client>>> {
+        let mut producer = lock(&self.producer);
+        let works = |client: &Client| client.client().fatal_error().is_none();
+        if let Some(producer) = producer.as_ref().filter(|producer| producer.get().is_ok_and(works)) {
+            return Ok(producer.clone());
         }
         let fresh = Client::from_config_and_context(&self.settings.producer(), Acks::default()).map_err(settings::refusal)?;
-        Ok(client.insert(Arc::new(fresh)).clone())
+        Ok(producer.insert(Arc::new(DetachedDrop::new(fresh))).clone())
     }
 
     fn failed(&self, client: &Client, topic: &str, error: KafkaError) -> Error {
