@@ -46,7 +46,7 @@ impl Appender {
             Err(error) => return records.iter().map(|_| Err(error.copied())).collect(),
         };
         let mut outcomes: Vec<Option<Result<(i32, Offset)>>> = records.iter().map(|_| None).collect();
-        let (sender, mut acks) = mpsc::unbounded_channel();
+        let (sender, mut acks) = mpsc::channel(records.len().max(1));
         for (index, record) in records.iter().enumerate() {
             let partition = partition_for(record, partitions, random_of(random, index));
             let receipt = Box::new(Receipt { index, acks: sender.clone() });
@@ -113,7 +113,7 @@ impl Appender {
 /// Travels with each record through librdkafka and carries its acknowledgement back.
 struct Receipt {
     index: usize,
-    acks: mpsc::UnboundedSender<Ack>,
+    acks: mpsc::Sender<Ack>,
 }
 
 /// The producer's callbacks.
@@ -142,7 +142,8 @@ impl ProducerContext for Acks {
             Ok(message) => Ok((message.partition(), Offset(message.offset()))),
             Err((error, _)) => Err(error.clone()),
         };
-        receipt.acks.send((receipt.index, outcome)).ok();
+        // There is room for one of each record.
+        receipt.acks.try_send((receipt.index, outcome)).ok();
     }
 }
 
