@@ -3,13 +3,21 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{BaseRecord, NoCustomPartitioner, ProducerContext, ThreadedProducer};
 
 use types::{Error, ErrorKind, Result};
+
+/// How long to wait for a full queue.
+const QUEUE_FULL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A record on its way into a producer's queue.
+type QueuedRecord<'a, C> = BaseRecord<'a, [u8], [u8], <C as ProducerContext>::DeliveryOpaque>;
 
 /// Keeps the newest reason that librdkafka logged: it often says more than the error code (a failed TLS handshake, a
 /// name that does not resolve).
@@ -36,8 +44,8 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A producer. Its drop waits for its thread, so that is left to another thread. Where none can be started, the producer
-/// is dropped in place.
+/// A producer. Its drop waits for its thread, so another thread does it. Where none can be started, the producer is
+/// dropped in place.
 pub(super) struct DetachedDrop<T: Send + 'static>(Option<T>);
 
 impl<T: Send + 'static> DetachedDrop<T> {
@@ -56,6 +64,20 @@ impl<T: Send + 'static> Drop for DetachedDrop<T> {
             let _ = thread::Builder::new().name("kafka-drop".into()).spawn(move || drop(producer));
         }
     }
+}
+
+/// Puts a record into the queue of a producer. Returns the record if the queue is full: the caller waits a moment, and
+/// tries again. `began` is when it was first tried.
+///
+/// Errors: what librdkafka refuses, and a queue that stays full.
+pub(super) fn enqueue<'a, C: ProducerContext + 'static>(
+    producer: &ThreadedProducer<C, NoCustomPartitioner>,
+    record: QueuedRecord<'a, C>,
+    began: Instant,
+) -> Result<Option<QueuedRecord<'a, C>>, KafkaError> {
+    let Err((error, returned)) = producer.send(record) else { return Ok(None) };
+    let is_full = error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull);
+    if is_full && began.elapsed() <= QUEUE_FULL_TIMEOUT { Ok(Some(returned)) } else { Err(error) }
 }
 
 /// The context of a client without its own callbacks.

@@ -222,21 +222,13 @@ impl OutputOwner {
     }
 
     fn send(&self, client: &Client, mut message: BaseRecord<'_, [u8], [u8]>) -> Result<()> {
+        let failed = |error| self.failed("appending the records of a sink", error);
         let began = Instant::now();
-        loop {
-            let error = match client.send(message) {
-                Ok(()) => return Ok(()),
-                Err((error, returned)) => {
-                    message = returned;
-                    error
-                }
-            };
-            let is_full = error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull);
-            if !is_full || began.elapsed() > TIMEOUT {
-                return Err(self.failed("appending the records of a sink", error));
-            }
+        while let Some(returned) = client::enqueue(client, message, began).map_err(failed)? {
+            message = returned;
             std::thread::sleep(QUEUE_FULL_WAIT);
         }
+        Ok(())
     }
 
     fn failed(&self, doing: &str, error: KafkaError) -> Error {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::KafkaError;
 use rdkafka::message::{DeliveryResult, Header, Message, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, NoCustomPartitioner, Producer, ProducerContext, ThreadedProducer};
 use tokio::sync::mpsc;
@@ -17,8 +17,7 @@ use crate::record::{partition_for, random_of};
 use types::vector::Offset;
 use types::{Error, ErrorKind, Result};
 
-/// How long to wait for a full queue.
-const QUEUE_FULL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long to wait between two looks at a full queue.
 const QUEUE_FULL_FIRST_WAIT: Duration = Duration::from_millis(5);
 const QUEUE_FULL_LAST_WAIT: Duration = Duration::from_millis(200);
 
@@ -71,23 +70,15 @@ impl Appender {
         message.key = record.key.as_deref();
         message.payload = record.value.as_deref();
         message.headers = headers_of(record)?;
+        let failed = |error| self.failed(client, topic, error);
         let began = Instant::now();
         let mut wait = QUEUE_FULL_FIRST_WAIT;
-        loop {
-            let error = match client.send(message) {
-                Ok(()) => return Ok(()),
-                Err((error, returned)) => {
-                    message = returned;
-                    error
-                }
-            };
-            let is_full = error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull);
-            if !is_full || began.elapsed() > QUEUE_FULL_TIMEOUT {
-                return Err(self.failed(client, topic, error));
-            }
+        while let Some(returned) = client::enqueue(client, message, began).map_err(failed)? {
+            message = returned;
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(QUEUE_FULL_LAST_WAIT);
         }
+        Ok(())
     }
 
     fn producer(&self) -> Result<Arc<DetachedDrop<Client>>> {
