@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::next_connection;
 use metrics::Gauge;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,8 +19,6 @@ use types::{Error, Result, open_files};
 const KEEPALIVE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_TRIES: u32 = 4;
-/// After an error of the system (no file handles, say) nothing is accepted for this time.
-const AFTER_A_FAILURE: Duration = Duration::from_millis(500);
 
 /// An address at which clients of a protocol connect. Connections made before [`ClientListener::accept`] wait.
 #[derive(Debug)]
@@ -71,25 +70,6 @@ impl ClientListener {
         tasks.wait().await;
         Ok(())
     }
-}
-
-/// Waits for a connection. While the system accepts none, it is asked again and again.
-pub(crate) async fn next_connection(listener: &TcpListener, protocol: &'static str) -> TcpStream {
-    loop {
-        match listener.accept().await {
-            Ok((socket, _)) => return socket,
-            Err(error) if is_of_client(error.kind()) => {}
-            Err(error) => {
-                tracing::warn!(%error, protocol, "a connection cannot be accepted");
-                tokio::time::sleep(AFTER_A_FAILURE).await;
-            }
-        }
-    }
-}
-
-/// Whether a connection was not accepted because its client has closed it meanwhile: others are accepted at once.
-fn is_of_client(error: io::ErrorKind) -> bool {
-    matches!(error, io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
 }
 
 /// A connection in the gauge of those that are open. It leaves the gauge when this is dropped, so also where answering
@@ -166,12 +146,6 @@ mod tests {
         assert!(!task.is_finished(), "the first client is not waited for");
         may_end.add_permits(1);
         task.await.unwrap().unwrap();
-    }
-
-    #[test]
-    fn a_client_that_leaves_keeps_no_other_client_waiting() {
-        use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, Other, OutOfMemory};
-        assert_eq!([ConnectionAborted, ConnectionReset, OutOfMemory, Other].map(is_of_client), [true, true, false, false]);
     }
 
     #[tokio::test]

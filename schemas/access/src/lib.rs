@@ -8,8 +8,9 @@
 //! ```
 //!
 //! [`may`](may()) is pure; nothing else decides about rights. [`tls`] makes what a server encrypts with, and
-//! [`may_listen`] says whether a process may listen at an address at all.
+//! [`may_listen`] says whether a process may listen at an address at all. [`next_connection`] accepts connections.
 
+mod accepting;
 mod audit;
 mod authenticator;
 mod jwt;
@@ -21,6 +22,7 @@ mod scram;
 pub mod tls;
 mod token;
 
+pub use accepting::next_connection;
 pub use audit::{audit, local_user};
 pub use authenticator::Authenticator;
 pub use jwt::{Issuer, IssuerSettings};

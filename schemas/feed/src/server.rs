@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use access::tls::ServerTls;
-use access::{Action, Authenticator, Object, allow};
+use access::{Action, Authenticator, Object, allow, next_connection};
 use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
 use arrow_flight::{
     Action as FlightAction, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::metadata::MetadataMap;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 use types::tiles::{Clock, Micros};
 use types::{Error, ErrorKind, Result, threads};
 
@@ -54,8 +54,6 @@ const ALIVE_EVERY: Duration = Duration::from_secs(2);
 const ALIVE_WITHIN: Duration = Duration::from_secs(4);
 /// While nothing is sent to a node, it is looked this often whether its token still counts.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long to wait after a connection could not be accepted.
-const AFTER_A_FAILURE: Duration = Duration::from_millis(500);
 
 /// What a process offers, and to whom.
 #[derive(Clone)]
@@ -123,15 +121,10 @@ fn connections(listener: TcpListener, tls: Option<ServerTls>, most: usize) -> im
     let places = Arc::new(Semaphore::new(most));
     let accepted = stream::unfold((listener, places), |(listener, places)| async move {
         loop {
-            match listener.accept().await {
-                Ok((stream, _)) => match places.clone().try_acquire_owned() {
-                    Ok(place) => return Some(((stream, place), (listener, places))),
-                    Err(_) => debug!("a connection of a node is closed: there are as many as may be"),
-                },
-                Err(error) => {
-                    warn!(%error, "a connection of a node cannot be accepted");
-                    tokio::time::sleep(AFTER_A_FAILURE).await;
-                }
+            let stream = next_connection(&listener, "feed").await;
+            match places.clone().try_acquire_owned() {
+                Ok(place) => return Some(((stream, place), (listener, places))),
+                Err(_) => debug!("a connection of a node is closed: there are as many as may be"),
             }
         }
     });

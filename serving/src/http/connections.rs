@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use access::next_connection;
 use access::tls::ServerTls;
 use axum::Router;
 use axum::body::Body;
@@ -33,7 +34,7 @@ use types::threads;
 
 use super::stalled::Stalled;
 use crate::limits::ServingLimits;
-use crate::sockets::{allowed_connections, next_connection, tune_socket};
+use crate::sockets::{allowed_connections, tune_socket};
 
 /// What connections may take.
 #[derive(Debug, Clone, Copy)]
