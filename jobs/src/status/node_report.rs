@@ -191,13 +191,15 @@ struct LastTransition {
 /// Returns how far each of these partitions is counted. The log was asked for their ends after `now`, which is after
 /// the read view was taken.
 fn places(partitions: &[PartitionStatus], read_view: &ReadView, all_counted: &mut AllCounted, now: Micros) -> Vec<Place> {
+    let streams = &read_view.loaded.registry.streams;
+    all_counted.keep_streams(|stream| streams.contains_key(stream));
     let mut found = Vec::with_capacity(partitions.len());
     for partition in partitions {
         let id = PartitionId::new(partition.stream.clone(), partition.partition);
         let position = read_view.vector.get(&id).0;
         let waiting = partition.end_offset.map(|end| (end - position).max(0));
         let known = read_view.complete_to_of_partition(&id);
-        let complete_to = match read_view.loaded.registry.streams.get(&id.stream) {
+        let complete_to = match streams.get(&id.stream) {
             Some(stream) => all_counted.complete_to((&id, &stream.definition.topic), known, waiting == Some(0), now),
             None => known,
         };

@@ -197,6 +197,8 @@ fn ages(
     counted: &mut AllCounted,
     asked_at: Micros,
 ) -> BTreeMap<Arc<str>, Micros> {
+    let streams: BTreeSet<&Arc<str>> = views.values().flatten().collect();
+    counted.keep_streams(|stream| streams.contains(stream));
     let mut complete = Vec::with_capacity(places.0.len());
     for (id, place) in &places.0 {
         let at_end = place.end.is_some_and(|end| end <= place.position);

@@ -55,8 +55,12 @@ pub struct KafkaLog {
 /// What is asked of the cluster, and the numbers of partitions that are known.
 struct Topics {
     cluster: Arc<Cluster>,
-    partitions: Mutex<HashMap<String, (u32, Instant)>>,
+    partitions: Mutex<KnownPartitions>,
 }
+
+/// The number of partitions of each topic, and when it was asked for.
+#[derive(Default)]
+struct KnownPartitions(HashMap<String, (u32, Instant)>);
 
 /// The owner of an output.
 struct KafkaOutput {
@@ -113,16 +117,26 @@ impl Topics {
     }
 
     async fn partitions_of(&self, topic: &str) -> Result<u32> {
-        let known = lock(&self.partitions).get(topic).copied();
-        if let Some((partitions, at)) = known
-            && at.elapsed() < PARTITIONS_KNOWN
-        {
+        if let Some(partitions) = lock(&self.partitions).get(topic, Instant::now()) {
             return Ok(partitions);
         }
         let name = topic.to_owned();
         let partitions = self.ask(move |cluster| cluster.expect_partitions(&name)).await?;
-        lock(&self.partitions).insert(topic.to_owned(), (partitions, Instant::now()));
+        lock(&self.partitions).insert(topic, partitions, Instant::now());
         Ok(partitions)
+    }
+}
+
+impl KnownPartitions {
+    fn get(&self, topic: &str, now: Instant) -> Option<u32> {
+        let (partitions, at) = self.0.get(topic)?;
+        (now.duration_since(*at) < PARTITIONS_KNOWN).then_some(*partitions)
+    }
+
+    /// Forgets the topics that have to be asked about again, so that those to which nothing is appended do not stay.
+    fn insert(&mut self, topic: &str, partitions: u32, now: Instant) {
+        self.0.retain(|_, (_, at)| now.duration_since(*at) < PARTITIONS_KNOWN);
+        self.0.insert(topic.to_owned(), (partitions, now));
     }
 }
 

@@ -34,12 +34,35 @@ impl LogChecks {
         };
         check_topic(state, &stream.name, &identity, &ends)?;
         if !ends.is_empty() {
-            self.lock().insert(stream.topic.clone(), Instant::now());
+            self.note(stream.topic.clone(), Instant::now());
         }
         Ok(())
     }
 
+    /// Forgets the topics that have to be checked again, so that those of streams that are gone do not stay.
+    fn note(&self, topic: Arc<str>, now: Instant) {
+        let mut checked = self.lock();
+        checked.retain(|_, at| now.duration_since(*at) < LOOK_EVERY);
+        checked.insert(topic, now);
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Instant>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_is_remembered_until_it_has_to_be_checked_again() {
+        let (checks, began) = (LogChecks::default(), Instant::now());
+        for (topic, at) in [("old", began), ("recent", began + LOOK_EVERY / 2), ("new", began + LOOK_EVERY)] {
+            checks.note(topic.into(), at);
+        }
+        let mut remembered: Vec<String> = checks.lock().keys().map(ToString::to_string).collect();
+        remembered.sort();
+        assert_eq!(remembered, ["new", "recent"]);
     }
 }

@@ -66,6 +66,14 @@ fn answers_that_count_all_records_do_not_become_older_while_none_arrives() {
 }
 
 #[test]
+fn a_stream_that_no_view_reads_any_more_is_forgotten() {
+    let (mut counted, unread, topic) = (AllCounted::default(), id("c", 0), Arc::from("in"));
+    counted.complete_to((&unread, &topic), None, true, 500);
+    named_ages(&mut counted, &[], 1_000);
+    assert_eq!(counted.complete_to((&unread, &topic), None, false, 1_000), None);
+}
+
+#[test]
 fn answers_of_a_stream_that_nobody_has_read_are_as_old_as_its_definition() {
     let unread = [(id("b", 0), place(0, Some(3), None))];
     assert_eq!(named_ages(&mut AllCounted::default(), &unread, 1_000), named(&[("of_b", 995), ("of_both", 995)]));

@@ -45,6 +45,15 @@ async fn what_is_fetched_has_the_time_of_the_clock() {
     }
 }
 
+#[test]
+fn a_number_of_partitions_is_remembered_until_it_has_to_be_asked_for_again() {
+    let (mut counts, began) = (KnownPartitions::default(), Instant::now());
+    counts.insert("old", 3, began);
+    assert_eq!((counts.get("old", began + PARTITIONS_KNOWN / 2), counts.get("old", began + PARTITIONS_KNOWN)), (Some(3), None));
+    counts.insert("new", 4, began + PARTITIONS_KNOWN);
+    assert_eq!((counts.0.len(), counts.get("new", began + PARTITIONS_KNOWN)), (1, Some(4)));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_appended_is_read_back() {
     let (_brokers, log) = brokers(&[("events", 2)]);
