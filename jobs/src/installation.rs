@@ -7,7 +7,8 @@
 //! runs       batch runs on request
 //! ```
 
-use std::sync::{Arc, OnceLock};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use catalog::{Catalog, DefinitionKind};
 use definitions::settings::Settings;
@@ -52,7 +53,7 @@ pub struct Installation {
     pub functions: Functions,
     /// Identifies this process in leases and groups; unique.
     pub worker: String,
-    cache: Arc<OnceLock<ProcessFolder>>,
+    cache: Arc<OnceCell<ProcessFolder>>,
     copies: batch::LocalCopies,
     processes: LockFolder,
     alive: Arc<OnceCell<LiveInstance>>,
@@ -123,13 +124,15 @@ impl Installation {
     }
 
     /// Returns this process's folder of local copies; it is deleted when the last clone is dropped.
-    fn cache(&self) -> Result<std::path::PathBuf> {
-        if let Some(folder) = self.cache.get() {
-            return Ok(folder.path().to_path_buf());
-        }
+    async fn cache(&self) -> Result<PathBuf> {
+        Ok(self.cache.get_or_try_init(|| self.create_cache()).await?.path().to_path_buf())
+    }
+
+    /// On a thread that may block: the copies of processes that were killed are deleted first.
+    async fn create_cache(&self) -> Result<ProcessFolder> {
         let parent = self.settings.serving.cache_dir.clone().unwrap_or_else(std::env::temp_dir);
-        let folder = ProcessFolder::create(&parent, "basestream-cache-").map_err(|error| error.with("setting", "serving.cache_dir"))?;
-        Ok(self.cache.get_or_init(|| folder).path().to_path_buf())
+        let created = tokio::task::spawn_blocking(move || ProcessFolder::create(&parent, "basestream-cache-")).await?;
+        created.map_err(|error| error.with("setting", "serving.cache_dir"))
     }
 }
 

@@ -176,7 +176,7 @@ impl Installation {
                 ClockKind::Event => ServingClock::Event,
             },
             at_once,
-            cache: self.cache()?,
+            cache: self.cache().await?,
             cache_bytes: self.settings.serving.cache_bytes,
             poll: NODE_POLL,
             lease: self.settings.serving.lease,
