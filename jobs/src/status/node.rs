@@ -6,13 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use definitions::settings::ServingSettings;
-use reqwest::StatusCode;
+use reqwest::{Response, StatusCode};
 use serde::Deserialize;
 
 use super::problems::{Failing, LeftOutEvents, RefusedView, UnaskedNode, WorkerLink};
 
 /// How long to wait for a node's answer. It is short because often no node runs on this host.
 const NODE_WAIT: Duration = Duration::from_secs(1);
+/// A node's answer is far smaller, also with thousands of views.
+const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+const NO_NODE: &str = "what answers there is not a node of basestream";
 
 /// What became of the request.
 pub(super) enum NodeAnswer {
@@ -78,12 +81,28 @@ pub(super) async fn ask_node(serving: &ServingSettings) -> NodeAnswer {
         Err(_) => return NodeAnswer::Silent,
     };
     let status = response.status();
-    let Ok(body) = response.bytes().await else { return NodeAnswer::Silent };
+    let body = match body_of(response, MAX_ANSWER_BYTES).await {
+        Ok(Some(body)) => body,
+        Ok(None) => return unasked(NO_NODE.to_owned()),
+        Err(_) => return NodeAnswer::Silent,
+    };
     match read(status, &body) {
         Ok(Some(node)) => NodeAnswer::Facts(Box::new(node)),
         Ok(None) => NodeAnswer::Silent,
         Err(reason) => unasked(reason),
     }
+}
+
+/// Returns the body of an answer, if it is not too large.
+async fn body_of(mut response: Response, most_bytes: usize) -> reqwest::Result<Option<Vec<u8>>> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > most_bytes {
+            return Ok(None);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Some(body))
 }
 
 /// Reads what a node answered; `None` if it has not loaded a catalog state yet. The error says why it reports less.
@@ -98,7 +117,7 @@ fn read(status: StatusCode, body: &[u8]) -> Result<Option<NodeFacts>, String> {
         (_, Ok(Short { status })) if status.is_string() => Err("it tells this caller its status alone".into()),
         // A problem, as long as nothing is loaded.
         (StatusCode::SERVICE_UNAVAILABLE, Ok(_)) => Ok(None),
-        _ => Err("what answers there is not a node of basestream".into()),
+        _ => Err(NO_NODE.to_owned()),
     }
 }
 

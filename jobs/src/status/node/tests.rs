@@ -55,3 +55,13 @@ async fn a_node_says_what_fails_and_none_is_silent() {
     let unknown = ServingSettings { http: "no-such-host.invalid:1".into(), ..Settings::default().serving };
     assert!(matches!(ask_node(&unknown).await, NodeAnswer::Silent));
 }
+
+#[tokio::test]
+async fn an_answer_is_read_up_to_a_limit() {
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    for (most_bytes, read) in [(4, Some(b"1234".to_vec())), (3, None)] {
+        let address = answering("200 OK", "1234").await;
+        let response = client.get(format!("http://{address}/")).send().await.unwrap();
+        assert_eq!(body_of(response, most_bytes).await.unwrap(), read);
+    }
+}
