@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use definitions::settings::LimitSettings;
+
 /// The limits of a node, of each principal and of each query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServingLimits {
@@ -33,22 +35,31 @@ pub struct ServingLimits {
     pub postgres_connections: usize,
 }
 
+/// Those of the default settings.
 impl Default for ServingLimits {
     fn default() -> Self {
+        Self::from(&LimitSettings::default())
+    }
+}
+
+impl From<&LimitSettings> for ServingLimits {
+    fn from(settings: &LimitSettings) -> Self {
+        let count = |number: u32| number as usize;
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         Self {
-            concurrent_queries: 32,
-            concurrent_queries_per_principal: 16,
-            queued_queries: 256,
-            queued_queries_per_principal: 128,
-            queue_wait: Duration::from_secs(10),
-            query_time: None,
-            query_memory_bytes: None,
-            memory_per_principal_bytes: None,
-            result_rows: None,
-            cursors_per_principal: 16,
-            cursor_idle: Duration::from_secs(60),
-            http_connections: 4096,
-            postgres_connections: 500,
+            concurrent_queries: count(settings.concurrent_queries),
+            concurrent_queries_per_principal: count(settings.concurrent_queries_per_principal),
+            queued_queries: count(settings.queued_queries),
+            queued_queries_per_principal: count(settings.queued_queries_per_principal),
+            queue_wait: settings.queue_wait,
+            query_time: settings.query_time,
+            query_memory_bytes: settings.query_memory.map(bytes),
+            memory_per_principal_bytes: settings.memory_per_principal.map(bytes),
+            result_rows: settings.result_rows.map(u64::from),
+            cursors_per_principal: count(settings.cursors_per_principal),
+            cursor_idle: settings.cursor_idle,
+            http_connections: count(settings.http_connections),
+            postgres_connections: count(settings.postgres_connections),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use batch::Batch;
 use catalog::CompactionRules;
-use definitions::settings::{ClockKind, LimitSettings, LogSettings, Settings};
+use definitions::settings::{ClockKind, LogSettings, Settings};
 use engine::fresh::Fresh;
 use event_alerts::{Alerts, StalledAlerts};
 use event_sinks::{SinkSettings, Sinks};
@@ -191,26 +191,7 @@ impl Installation {
 
     /// Returns what clients may take of this process.
     pub(crate) fn serving_limits(&self) -> ServingLimits {
-        limits(&self.settings.serving.limits)
-    }
-}
-
-fn limits(settings: &LimitSettings) -> ServingLimits {
-    let count = |number: u32| number as usize;
-    ServingLimits {
-        concurrent_queries: count(settings.concurrent_queries),
-        concurrent_queries_per_principal: count(settings.concurrent_queries_per_principal),
-        queued_queries: count(settings.queued_queries),
-        queued_queries_per_principal: count(settings.queued_queries_per_principal),
-        queue_wait: settings.queue_wait,
-        query_time: settings.query_time,
-        query_memory_bytes: settings.query_memory.map(to_usize),
-        memory_per_principal_bytes: settings.memory_per_principal.map(to_usize),
-        result_rows: settings.result_rows.map(u64::from),
-        cursors_per_principal: count(settings.cursors_per_principal),
-        cursor_idle: settings.cursor_idle,
-        http_connections: count(settings.http_connections),
-        postgres_connections: count(settings.postgres_connections),
+        ServingLimits::from(&self.settings.serving.limits)
     }
 }
 
