@@ -260,7 +260,7 @@ impl Error {
 }
 
 /// Returns the error, then its source, and so on.
-fn chain(error: &(dyn std::error::Error + 'static)) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+fn chain<'a>(error: &'a (dyn std::error::Error + 'static)) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
     std::iter::successors(Some(error), |&cause| cause.source())
 }
 
@@ -349,7 +349,7 @@ impl From<object_store::Error> for Error {
             _ => ErrorKind::Unavailable,
         };
         // The message may repeat an endpoint that contains a password, and so may the sources.
-        let has_secrets = chain(&error).map(ToString::to_string).any(|text| redacted_text(&text) != text);
+        let has_secrets = chain(&error).map(ToString::to_string).any(|text| redacted_text(&text) != *text);
         let ours = Error::new(kind, redacted_text(&error.to_string()));
         if has_secrets { ours } else { ours.made_from(error) }
     }
