@@ -240,6 +240,17 @@ impl<S> Fresh<S> {
         self.change(LayerChange::TakenOver(partitions.iter().map(claim).collect()));
     }
 
+    /// The worker does not own these partitions any more: its process claims them neither towards new subscribers nor
+    /// when it [claims its partitions again](Fresh::claim_again).
+    pub fn give_up(&self, partitions: &[PartitionId]) {
+        self.write().state.give_up(self.owner, |partition| partitions.contains(partition));
+    }
+
+    /// The worker owns no partition any more.
+    pub fn give_up_all(&self) {
+        self.write().state.give_up(self.owner, |_| true);
+    }
+
     /// Drops the layers that every reader's vector has passed.
     pub fn release(&self, passed: &Vector) {
         let _passed = self.write().state.release(passed);
@@ -264,6 +275,11 @@ impl<S> Fresh<S> {
         let chain = shared.state.after(vector);
         *last = Some((vector.clone(), chain.clone()));
         chain
+    }
+
+    /// Whether a subscriber has seen a greater epoch of a partition that a worker of this process owns than its own.
+    pub fn is_behind(&self, seen: &[(PartitionId, i64)]) -> bool {
+        self.read().state.is_behind(seen)
     }
 
     /// The workers of this process own their partitions at this epoch from now on: a subscriber had seen a greater one

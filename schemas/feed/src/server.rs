@@ -164,8 +164,7 @@ impl Service {
             allow(&principal, Action::Read, Object::View(&view.name))?;
         }
         let permit = SubscriberPermit::take(&self.subscribers)?;
-        let epochs = self.offer.fresh.epochs();
-        if wanted.seen.iter().any(|(partition, seen)| epochs.get(partition).is_some_and(|own| own < seen)) {
+        if self.offer.fresh.is_behind(&wanted.seen) {
             self.offer.overtaken.notify_one();
         }
         debug!(principal = %principal.name, views = wanted.views.len(), "a node follows");

@@ -3,7 +3,7 @@
 use event_log::TopicPartition;
 use tokio::sync::oneshot;
 use tracing::info;
-use types::vector::Offset;
+use types::vector::{Offset, PartitionId};
 use types::{Error, Result, failpoint};
 
 use super::{Next, Worker};
@@ -40,8 +40,12 @@ impl Worker<'_> {
     pub(super) async fn revoked(&mut self, partitions: &[TopicPartition]) -> Result<()> {
         failpoint::hit("speed.revoke")?;
         self.checkpoint().await?;
-        let assigned = partitions.iter().filter_map(|partition| self.epoch.assigned.remove(partition));
-        let released = assigned.filter_map(AssignedPartition::release).collect();
+        let assigned: Vec<AssignedPartition> = partitions.iter().filter_map(|partition| self.epoch.assigned.remove(partition)).collect();
+        if let Some(fresh) = &self.speed.fresh {
+            let ids: Vec<PartitionId> = assigned.iter().map(|partition| partition.state.id.clone()).collect();
+            fresh.give_up(&ids);
+        }
+        let released = assigned.into_iter().filter_map(AssignedPartition::release).collect();
         // Once the process stops, no worker of it takes them over.
         if !self.stop.is_cancelled() {
             self.speed.ids.keep(released);

@@ -144,6 +144,7 @@ impl Worker<'_> {
             }
             let committed = self.speed.catalog.state().await.map_or(at_least, |state| state.vector());
             fresh.withdraw(&committed, &partitions);
+            fresh.give_up_all();
         }
         self.epoch.drop_all();
     }

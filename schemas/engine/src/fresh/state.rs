@@ -78,12 +78,15 @@ pub(super) struct LayerList<S> {
     owners: u64,
     /// Each partition's last owner.
     claims: BTreeMap<PartitionId, (u64, Claim)>,
+    /// Partitions that their last owner, a worker of this process, has given up. The next owner may be in a process
+    /// that this one does not follow.
+    given_up: BTreeSet<PartitionId>,
     complete_to: BTreeMap<PartitionId, Complete>,
 }
 
 impl<S> Default for LayerList<S> {
     fn default() -> Self {
-        Self { layers: Vec::new(), owners: 0, claims: BTreeMap::new(), complete_to: BTreeMap::new() }
+        Self { layers: Vec::new(), owners: 0, claims: BTreeMap::new(), given_up: BTreeSet::new(), complete_to: BTreeMap::new() }
     }
 }
 
@@ -140,9 +143,21 @@ impl<S> LayerList<S> {
             // Without an epoch of its own, an owner follows the one before.
             let known = self.claims.get(&claim.partition).map_or(0, |(_, known)| known.epoch);
             let claim = Claim { epoch: claim.epoch.max(known), ..claim.clone() };
+            self.given_up.remove(&claim.partition);
             self.claims.insert(claim.partition.clone(), (owner, claim));
         }
         dropped
+    }
+
+    /// An owner does not own these of its partitions any more.
+    pub(super) fn give_up(&mut self, owner: u64, is_given_up: impl Fn(&PartitionId) -> bool) {
+        let owned = self.claims.iter().filter(|(partition, (of, _))| *of == owner && is_given_up(partition));
+        self.given_up.extend(owned.map(|(partition, _)| partition.clone()));
+    }
+
+    /// Whether a worker of this process owns the partition.
+    fn owns(&self, partition: &PartitionId) -> bool {
+        self.claims.get(partition).is_some_and(|(owner, _)| !is_mirrored(*owner)) && !self.given_up.contains(partition)
     }
 
     fn compact(&mut self, owner: u64, merged: &Arc<FreshLayer<S>>) -> DroppedLayers<S> {
@@ -199,11 +214,13 @@ impl<S> LayerList<S> {
         chain
     }
 
-    /// What the workers of this process have.
+    /// What the workers of this process have. What they gave up is committed; layers that reach into it are left out.
     pub(super) fn snapshot(&self) -> Snapshot<S> {
+        let is_given_up = |layer: &FreshLayer<S>| layer.end.iter().any(|(partition, _)| self.given_up.contains(partition));
+        let is_own = |(owner, layer): &&(u64, Arc<FreshLayer<S>>)| !is_mirrored(*owner) && !is_given_up(layer);
         Snapshot {
-            claims: self.claims.values().filter(|(owner, _)| !is_mirrored(*owner)).cloned().collect(),
-            layers: self.layers.iter().filter(|(owner, _)| !is_mirrored(*owner)).cloned().collect(),
+            claims: self.claims.values().filter(|(_, claim)| self.owns(&claim.partition)).cloned().collect(),
+            layers: self.layers.iter().filter(is_own).cloned().collect(),
             complete_to: self.complete_to.values().cloned().collect(),
         }
     }
@@ -212,10 +229,16 @@ impl<S> LayerList<S> {
         self.claims.iter().map(|(partition, (_, claim))| (partition.clone(), claim.epoch)).collect()
     }
 
-    /// Gives the claims of this process's workers a greater epoch.
+    /// Whether a worker of this process owns a partition of which a greater epoch was seen than its own.
+    pub(super) fn is_behind(&self, seen: &[(PartitionId, i64)]) -> bool {
+        let is_older = |partition: &PartitionId, seen: i64| self.claims.get(partition).is_some_and(|(_, claim)| claim.epoch < seen);
+        seen.iter().any(|(partition, seen)| self.owns(partition) && is_older(partition, *seen))
+    }
+
+    /// Gives the claims of this process's workers a greater epoch, but for those of partitions that they gave up.
     pub(super) fn raise_claims(&mut self, epoch: i64) {
-        for (owner, claim) in self.claims.values_mut() {
-            if !is_mirrored(*owner) {
+        for (partition, (owner, claim)) in &mut self.claims {
+            if !is_mirrored(*owner) && !self.given_up.contains(partition) {
                 claim.epoch = claim.epoch.max(epoch);
             }
         }

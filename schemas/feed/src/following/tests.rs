@@ -242,6 +242,25 @@ async fn an_owner_that_is_refused_for_long_is_asked_to_claim_its_partitions_agai
     process.end().await;
 }
 
+#[tokio::test]
+async fn an_owner_that_gave_a_partition_up_is_not_asked_to_claim_it_again() {
+    let fresh = worker();
+    fresh.give_up(&[id()]);
+    let process = Process::start(&fresh, "127.0.0.1:0").await;
+    let node = Node::follow(&process.address);
+    node.is_followed(true).await;
+    let mut next = Mirror::new(&node.fresh);
+    next.apply(1, LayerChange::TakenOver(vec![Claim { partition: id(), epoch: 9, from: Offset(0) }]));
+    // The node begins again, and what is published from here on reaches it only then.
+    fresh.claim_again(5);
+    let at = |offset| Vector::from_iter([(PartitionId::new("s", 1), Offset(offset))]);
+    fresh.take_over(6, &Vector::new(), &[PartitionId::new("s", 1)]);
+    fresh.publish(FreshLayer { start: at(0), end: at(3), ..layer(0, 3) }, []);
+    node.reads("s/1:3").await;
+    assert!(process.overtaken.notified().now_or_never().is_none());
+    process.end().await;
+}
+
 /// Whoever asks for no partitions has them all with the first answer.
 static NO_PARTITIONS: BTreeSet<i32> = BTreeSet::new();
 

@@ -254,6 +254,27 @@ async fn a_worker_shows_what_it_is_doing() {
     assert_eq!(speed.progress.activity(), Activity::Reading { partitions: PARTITIONS as usize / 2 });
 }
 
+/// Otherwise its process would claim them from their next owner.
+#[tokio::test]
+async fn a_worker_gives_up_what_is_revoked_and_all_it_has_when_it_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut speed) = speed_over_counting(folder.path(), false, false).await;
+    let fresh = Fresh::unread();
+    speed.fresh = Some(fresh.for_worker());
+    let session = planning_session(&speed.functions).unwrap();
+    let mut worker = worker(&speed, &session, &CancellationToken::new()).await;
+    let owned = || fresh.subscribe().snapshot.claims.len();
+    let (start, _started) = oneshot::channel();
+    worker.handle(LogEvent::Assigned { partitions: all_partitions(), start }).await.unwrap();
+    assert_eq!(owned(), PARTITIONS as usize);
+    let (done, _is_done) = oneshot::channel();
+    let half = all_partitions().split_off(PARTITIONS as usize / 2);
+    worker.handle(LogEvent::Revoked { partitions: half, done }).await.unwrap();
+    assert_eq!(owned(), PARTITIONS as usize / 2);
+    worker.withdraw().await;
+    assert_eq!(owned(), 0);
+}
+
 /// The owner before may have put records out by newer definitions and values of parameters.
 #[tokio::test]
 async fn a_worker_that_takes_over_has_the_definitions_of_then_before_it_decides_an_event() {

@@ -139,6 +139,32 @@ fn an_owner_that_was_overtaken_by_mistake_is_read_once_it_claims_again() {
     assert_eq!(end_after(&node, ""), "s/0:5");
 }
 
+#[test]
+fn what_a_worker_gave_up_is_not_claimed_from_its_next_owner() {
+    let (first, second, node) = (Fresh::unread(), Fresh::unread(), Fresh::default());
+    let (former, next) = (first.for_worker(), second.for_worker());
+    former.take_over(3, &Vector::new(), &[id(0), id(1)]);
+    former.publish(range(0, 0, 5), []);
+    former.give_up(&[id(0)]);
+    next.take_over(4, &"s/0:5".parse().unwrap(), &[id(0)]);
+    let LayerSubscription { snapshot, mut changes } = second.subscribe();
+    let (mut of_first, mut of_second) = (Mirror::new(&node), Mirror::new(&node));
+    assert_eq!(of_second.reset(snapshot), ChangeOutcome::Whole);
+    assert!(!first.is_behind(&[(id(0), 4)]), "the next owner's epoch is greater");
+    assert!(first.is_behind(&[(id(1), 4)]));
+    first.claim_again(5);
+    let snapshot = first.subscribe().snapshot;
+    assert_eq!((snapshot.claims.len(), snapshot.layers.len()), (1, 0));
+    assert_eq!(of_first.reset(snapshot), ChangeOutcome::Whole);
+    next.publish(range(0, 5, 8), []);
+    assert_eq!(hand_over(&mut of_second, changes.try_recv().unwrap()), ChangeOutcome::Whole);
+    assert_eq!(end_after(&node, "s/0:5"), "s/0:8");
+    former.take_over(6, &"s/0:8".parse().unwrap(), &[id(0)]);
+    assert!(first.is_behind(&[(id(0), 7)]), "it is owned again");
+    former.give_up_all();
+    assert!(!first.is_behind(&[(id(0), 7), (id(1), 7)]));
+}
+
 /// What happens next; numbers choose among what there is.
 #[derive(Debug, Clone, Copy)]
 enum Step {
