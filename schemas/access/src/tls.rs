@@ -95,12 +95,21 @@ impl ServerTls {
             }
             let tls = self.clone();
             let reloaded = tokio::task::spawn_blocking(move || tls.reload()).await.map_err(Error::from).flatten();
-            self.0.loads.note(&reloaded);
-            match reloaded {
-                Ok(true) => info!(cert = %self.0.files.cert.display(), "TLS files loaded again"),
-                Ok(false) => {}
-                Err(error) => warn!(%error, "the TLS files changed and cannot be loaded; the previous ones stay in use"),
-            }
+            self.note(&reloaded);
+        }
+    }
+
+    /// Logs what is new: files that cannot be loaded stay so until somebody writes them.
+    fn note(&self, reloaded: &Result<bool>) {
+        let known = self.outage().map(|outage| outage.error);
+        // Whatever is wrong with the files, connections are not encrypted as they should be.
+        let noted = reloaded.as_ref().map_err(|error| Error::unavailable(error.to_string()));
+        self.0.loads.note(&noted);
+        match &noted {
+            Ok(true) => info!(cert = %self.0.files.cert.display(), "TLS files loaded again"),
+            Ok(false) => {}
+            Err(error) if known == Some(error.to_string()) => {}
+            Err(error) => warn!(%error, "the TLS files changed and cannot be loaded; the previous ones stay in use"),
         }
     }
 

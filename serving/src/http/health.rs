@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
-use types::Result;
 use types::outage::Outage;
+use types::{Error, Result};
 
 use super::apart::apart;
 use super::connections::Limits;
@@ -83,11 +83,17 @@ fn routes(app: App, guarding: Guarding) -> Router {
 
 /// A caller that may not read the process learns whether it is ready, and no more.
 async fn readyz(State(app): State<App>, Extension(principal): Extension<Arc<Principal>>) -> Result<Response, HttpProblem> {
-    match app.process.ready() {
+    match ready(&app) {
         ready if sees_details(&principal) => Ok(Json(ready?).into_response()),
         Ok(_) => Ok(Json(json!({ "status": "ready" })).into_response()),
         Err(_) => Err(HttpProblem::plain(StatusCode::SERVICE_UNAVAILABLE, "not ready")),
     }
+}
+
+fn ready(app: &App) -> Result<Value> {
+    let ready = app.process.ready()?;
+    let Some(Outage { what, lasting, error, .. }) = app.protection.outages().next() else { return Ok(ready) };
+    Err(Error::unavailable(format!("the process is not ready: {what} ({} s: {error})", lasting.as_secs())))
 }
 
 async fn metrics(State(app): State<App>) -> Result<Response, HttpProblem> {

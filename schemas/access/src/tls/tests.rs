@@ -168,3 +168,18 @@ fn changed_files_are_loaded_again_and_the_former_stay_while_they_cannot_be() {
     assert_ne!(tls.certificate(), first);
     assert_eq!(client.peer_certificates().unwrap()[0], tls.certificate());
 }
+
+#[test]
+fn files_that_cannot_be_loaded_are_an_outage_until_they_can_be() {
+    let files = Files::new().with_certificate();
+    let tls = ServerTls::load(files.files(false), &["http/1.1"]).unwrap();
+    let (cert, key) = files.signed();
+    files.write("cert", &cert);
+    tls.note(&tls.reload());
+    let outage = tls.outage().unwrap();
+    assert_eq!(outage.what, "the changed TLS files cannot be loaded");
+    assert!(outage.error.contains("serving.tls.key"), "{outage:?}");
+    files.write("key", &key);
+    tls.note(&tls.reload());
+    assert_eq!(tls.outage(), None);
+}

@@ -1,12 +1,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use access::tls::{ServerTls, TlsFiles};
+use rcgen::{CertificateParams, KeyPair};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
 use crate::http::listen;
-use types::Error;
 
 /// A process that is ready or not.
 #[derive(Default)]
@@ -85,4 +87,36 @@ async fn a_process_without_a_node_has_as_many_connections_as_the_setting_allows(
     drop((first, second));
     stop.cancel();
     task.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_process_without_a_node_is_not_ready_while_its_changed_certificate_cannot_be_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = TlsFiles { cert: folder.path().join("cert"), key: folder.path().join("key"), client_ca: None };
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    std::fs::write(&files.cert, certificate.pem()).unwrap();
+    std::fs::write(&files.key, key.serialize_pem()).unwrap();
+    let tls = ServerTls::load(files.clone(), &["http/1.1"]).unwrap();
+    let protection = Protection { tls: Some(tls.clone()), ..Protection::none(Arc::new(|| 0)).unwrap() };
+    let process = Process { is_ready: AtomicBool::new(true) };
+    let app = App { process: Arc::new(process), metrics: None, protection: Arc::new(protection) };
+    assert!(ready(&app).is_ok());
+
+    std::fs::write(&files.key, KeyPair::generate().unwrap().serialize_pem()).unwrap();
+    let stop = CancellationToken::new();
+    let watching = tokio::spawn({
+        let stop = stop.clone();
+        async move { tls.watch(stop).await }
+    });
+    let noticed = async {
+        while ready(&app).is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), noticed).await.expect("timed out: the key is not noticed");
+    let error = ready(&app).unwrap_err().to_string();
+    assert!(error.starts_with("the process is not ready: the changed TLS files cannot be loaded"), "{error}");
+    stop.cancel();
+    watching.await.unwrap();
 }
