@@ -194,6 +194,9 @@ async fn open_server(options: PgConnectOptions) -> Result<Engine> {
         // A writer that hangs halfway must not block all others forever.
         ("lock_timeout", "10s"),
         ("idle_in_transaction_session_timeout", "30s"),
+        // Before its tables are analyzed, the server takes the read of the state for a long one. To compile it costs up
+        // to a second of processor time at each read; to run it, milliseconds.
+        ("jit", "off"),
     ]);
     // A pool retries a refused connection until its timeout; a single connection reports the error at once.
     let greeting = tokio::time::timeout(GREETING, PgConnection::connect_with(&options)).await;

@@ -179,6 +179,15 @@ async fn retried_commits_happen_once_while_connections_are_killed() {
     test.remove().await;
 }
 
+#[tokio::test]
+#[ignore = "needs services: just test-services"]
+async fn no_statement_is_compiled_on_postgres() {
+    let test = TestCatalog::postgres().await;
+    let is_off = "SELECT count(*) FROM pg_settings WHERE name = 'jit' AND setting = 'off'";
+    assert_eq!(test.catalog.engine.number(is_off).await.unwrap(), 1);
+    test.remove().await;
+}
+
 /// Makes every commit of a checkpoint fail as on a full disk, or no longer.
 async fn fill_disk(test: &TestCatalog, is_full: bool) {
     match (&test.engine, is_full) {
