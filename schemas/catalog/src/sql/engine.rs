@@ -10,7 +10,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{Connection, PgPool, SqlitePool};
 use url::Url;
 
-use super::session::{Session, failed};
+use super::session::{Session, failed, failed_to_open};
 use types::connections::{self, is_sqlite_busy};
 use types::durable::{make_folder, sync_folder};
 use types::redact::redacted_url;
@@ -204,7 +204,7 @@ async fn open_server(options: PgConnectOptions) -> Result<Engine> {
     match greeting {
         Err(_) => return Err(unreachable().with("waited", format!("{} s", GREETING.as_secs()))),
         Ok(Err(error @ (sqlx::Error::Io(_) | sqlx::Error::Tls(_)))) => return Err(unreachable().caused_by(error)),
-        Ok(Err(error)) => return Err(failed(error)),
+        Ok(Err(error)) => return Err(failed_to_open(error)),
         Ok(Ok(connection)) => connection.close().await.map_err(failed)?,
     }
     let pool = connections::pool::<Postgres>(READERS * 2).acquire_timeout(PATIENCE);

@@ -358,6 +358,17 @@ impl From<Option<&Vector>> for Value {
     }
 }
 
+const REFUSED: &str = "the catalog's database refused or did not answer";
+
+/// Converts the failure of a first connection: a login that is refused, or an unknown database, is a wrong setting.
+pub(super) fn failed_to_open(error: sqlx::Error) -> Error {
+    let code = error.as_database_error().and_then(|error| error.code());
+    match code.is_some_and(|code| code.starts_with("28") || code.starts_with("3D")) {
+        true => Error::input(REFUSED).caused_by(error),
+        false => failed(error),
+    }
+}
+
 /// Converts a failure of the engine by what the caller can do about it. Only `Unavailable` is worth a retry.
 pub(super) fn failed(error: sqlx::Error) -> Error {
     let kind = match &error {
@@ -372,7 +383,7 @@ pub(super) fn failed(error: sqlx::Error) -> Error {
         sqlx::Error::Configuration(_) => ErrorKind::Input,
         _ => ErrorKind::Internal,
     };
-    Error::new(kind, "the catalog's database refused or did not answer").caused_by(error)
+    Error::new(kind, REFUSED).caused_by(error)
 }
 
 /// By SQLSTATE class, see appendix A of PostgreSQL's manual.
@@ -385,8 +396,9 @@ pub(super) fn kind_of_sqlstate(code: &str) -> ErrorKind {
         _ => match code.get(..2).unwrap_or_default() {
             // Connection, rollback (deadlock, serialization), resources, operator, system.
             "08" | "40" | "53" | "57" | "58" => ErrorKind::Unavailable,
-            // Authorization, unknown database.
-            "28" | "3D" => ErrorKind::Input,
+            // Authorization, unknown database. Both were right once, or the catalog would not be open: a password is
+            // being changed, a database restored.
+            "28" | "3D" => ErrorKind::Unavailable,
             "XX" => ErrorKind::Corrupt,
             _ => ErrorKind::Internal,
         },

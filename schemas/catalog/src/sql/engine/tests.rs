@@ -60,7 +60,7 @@ async fn a_server_that_is_not_there_is_unavailable_and_soon_said() {
 
 #[test]
 fn only_what_a_retry_can_heal_is_unavailable() {
-    for code in ["08006", "40001", "40P01", "53300", "57P01", "55P03", "25006"] {
+    for code in ["08006", "40001", "40P01", "53300", "57P01", "55P03", "25006", "28P01", "3D000"] {
         assert_eq!(super::super::session::kind_of_sqlstate(code), ErrorKind::Unavailable, "{code}");
     }
     for code in ["42601", "42P01", "23514", "", "2"] {

@@ -188,6 +188,21 @@ async fn no_statement_is_compiled_on_postgres() {
     test.remove().await;
 }
 
+/// It may come back: one that is being restored, or a login whose password is being changed.
+#[tokio::test]
+#[ignore = "needs services: just test-services"]
+async fn a_database_that_is_gone_is_an_outage_and_at_the_start_a_wrong_setting_on_postgres() {
+    let test = TestCatalog::postgres().await;
+    let Kind::Postgres { server, database } = &test.engine else { unreachable!() };
+    administer(server, format!("DROP DATABASE {database} WITH (FORCE)")).await;
+    let error = test.catalog.revision().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(test.catalog.outages()[0].what, "the catalog cannot be read");
+    let error = Catalog::open(&test.url).await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Input, "{error}");
+    test.catalog.close().await;
+}
+
 /// Makes every commit of a checkpoint fail as on a full disk, or no longer.
 async fn fill_disk(test: &TestCatalog, is_full: bool) {
     match (&test.engine, is_full) {
