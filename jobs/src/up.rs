@@ -146,6 +146,7 @@ pub async fn serve(installation: Installation, options: UpOptions, stop: Cancell
     let (listeners, protection) = Listeners::bind(&installation).await?;
     let mut parts = Parts::default();
     let starting = async {
+        owner::check_before_reading(&installation.catalog, &installation.storage).await?;
         apply(&installation, &options).await?;
         let reads = match installation.settings.serving.fresh {
             FreshKind::Stream => NodeReads::Followed,

@@ -259,13 +259,38 @@ fn no_layer_that_writes_starts_over_the_files_of_another_catalog() {
         assert_fails(&output, 1, "the files of the object storage are those of another catalog");
         assert_fails(&output, 1, "help: point catalog.url at that catalog, or storage.url at an empty folder or prefix");
     }
-    let foreign = "the object storage belongs to another catalog";
+    let foreign = "the object storage is not the one of this catalog";
     let status = command(&project.path(), &["status"]).env("BASESTREAM__CATALOG__URL", "sqlite:./data/other.db").output().unwrap();
     assert!(String::from_utf8_lossy(&status.stdout).contains(foreign), "{status:?}");
     let status = project.run(&["status"]);
     assert!(!String::from_utf8_lossy(&status.stdout).contains(foreign), "{status:?}");
     let up = project.up();
     project.wait_until_committed(60);
+    assert_eq!(up.stop(), Some(0));
+}
+
+/// As with a wrong `storage.url`, where nothing is or where nothing was.
+#[test]
+fn no_layer_starts_over_a_storage_without_the_files_of_its_catalog() {
+    let project = Project::with_orders();
+    assert_success(&project.run(&["apply"]));
+    assert_success(&project.run(&["ingest", "orders", "../orders.csv"]));
+    let up = project.up();
+    project.wait_until_committed(60);
+    assert_eq!(up.stop(), Some(0));
+    for layer in ["up", "speed", "scheduler", "serve"] {
+        let output = command(&project.path(), &[layer]).env("BASESTREAM__STORAGE__URL", "./data/elsewhere").output().unwrap();
+        assert_fails(&output, 1, "the object storage has none of the files that the catalog names");
+        assert_fails(&output, 1, "help: correct storage.url");
+    }
+    assert!(!project.path().join("data/elsewhere/catalog-identity").exists(), "it belongs to nobody");
+    let status = project.run(&["status"]);
+    assert!(!String::from_utf8_lossy(&status.stdout).contains("damaged or missing"), "{status:?}");
+
+    // A storage of an earlier release does not say whose it is.
+    std::fs::remove_file(project.path().join("data/storage/catalog-identity")).unwrap();
+    let up = project.up();
+    assert!(project.path().join("data/storage/catalog-identity").exists());
     assert_eq!(up.stop(), Some(0));
 }
 

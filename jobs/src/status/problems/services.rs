@@ -74,10 +74,9 @@ fn foreign_storage(found: &str) -> Problem {
     Problem {
         fault: Fault::StorageForeign,
         severity: Severity::Error,
-        what: "the object storage belongs to another catalog".into(),
+        what: "the object storage is not the one of this catalog".into(),
         cause: found.to_owned(),
-        effect: "`up`, `speed` and `scheduler` do not start, and no files are deleted as orphans; what this catalog names may be missing"
-            .into(),
+        effect: "no layer starts, and no files are deleted as orphans; what this catalog names may be missing".into(),
         next_step: "correct catalog.url or storage.url; give a new catalog an empty folder or prefix".into(),
     }
 }

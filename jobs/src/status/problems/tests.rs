@@ -241,9 +241,9 @@ const CASES: &[Case] = &[
         Severity::Error,
         |facts| facts.foreign_storage = Some("found 018f, expected 0190".into()),
         [
-            "the object storage belongs to another catalog",
+            "the object storage is not the one of this catalog",
             "found 018f, expected 0190",
-            "`up`, `speed` and `scheduler` do not start, and no files are deleted as orphans; what this catalog names may be missing",
+            "no layer starts, and no files are deleted as orphans; what this catalog names may be missing",
             "correct catalog.url or storage.url; give a new catalog an empty folder or prefix",
         ],
     ),
