@@ -88,7 +88,10 @@ impl Settings {
         let absolute = std::path::absolute(path).map_err(|error| Error::from(error).with("file", path.display()))?;
         let project = absolute.parent().unwrap_or(&absolute).to_path_buf();
         let settings: Settings = document::read(text, path, &project, variables)?;
-        settings.serving.refuse_shared_addresses().map_err(|message| Error::input(format!("{}: error: {message}", path.display())))?;
+        settings
+            .serving
+            .refuse_shared_addresses()
+            .map_err(|message| Error::diagnostics(format!("{}: error: {message}", path.display())))?;
         Ok(settings.in_project(project))
     }
 

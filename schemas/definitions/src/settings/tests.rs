@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use types::redact::redacted_url;
 
 use super::*;
-use types::ErrorKind;
+use types::{ErrorKind, MessageForm};
 
 /// The design's example, as a file.
 const EXAMPLE: &str = r#"
@@ -111,6 +111,8 @@ fn protocols_have_addresses_of_their_own() {
         wrong("", &[("BASESTREAM__SERVING__FLIGHT", "127.0.0.1:8080")]).trim(),
         "error: serving.flight = \"127.0.0.1:8080\" is the address of serving.http, too; expected another port"
     );
+    let error = parse_with("[serving]\npostgres = 'h:1'\nflight = 'h:1'", &[]).unwrap_err();
+    assert_eq!(error.message_form(), MessageForm::Diagnostics, "it says by itself that it is an error");
     parse("[serving]\nhttp = 'h:0'\npostgres = 'h:0'\nflight = 'h:0'");
 }
 
