@@ -13,6 +13,7 @@
 //! what happens by the clock by `jobs`. The files `parts` and `waiting` stop them.
 
 use std::future::Future;
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -206,18 +207,21 @@ fn announce(what: &str, ready: Option<Ready>, options: UpOptions) {
         return;
     };
     if !options.quiet {
-        println!("{what} is up: {}", ready.url());
-        if let Some(address) = ready.postgres {
-            println!("PostgreSQL clients: postgresql://{address}/basestream");
-        }
-        if let Some(address) = ready.flight {
-            println!("Flight SQL clients: {}://{address}", if ready.tls { "grpc+tls" } else { "grpc" });
-        }
+        // Nobody has to read it: a full disk or a closed pipe ends no process.
+        let _ = write!(std::io::stdout(), "{}", announcement(what, &ready));
     }
     info!(http = %ready.http, "{what} is up");
     if let Some(listener) = options.ready {
         let _ = listener.send(ready);
     }
+}
+
+fn announcement(what: &str, ready: &Ready) -> String {
+    let mut lines = vec![format!("{what} is up: {}", ready.url())];
+    lines.extend(ready.postgres.map(|address| format!("PostgreSQL clients: postgresql://{address}/basestream")));
+    let scheme = if ready.tls { "grpc+tls" } else { "grpc" };
+    lines.extend(ready.flight.map(|address| format!("Flight SQL clients: {scheme}://{address}")));
+    lines.join("\n") + "\n"
 }
 
 async fn finish(installation: Installation, parts: Parts, stop: &CancellationToken) -> Result<()> {

@@ -37,6 +37,8 @@ pub(super) fn start(asked: Option<&str>, format: LogFormat, usual: Usual) -> Res
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Redacted(std::io::stderr()))
+        // It would report what it cannot write to standard error, and panic there as that fails too.
+        .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal());
     // A second start in one process (in a test, or where the host already logs) keeps the first logger.
     let _ = match format {

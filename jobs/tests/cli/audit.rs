@@ -35,7 +35,7 @@ fn fill(project: &Project) -> String {
     let log = project.path().join("up.log");
     let mut child = command(&project.path(), &["up"]).stdout(Stdio::piped()).stderr(File::create(&log).unwrap()).spawn().unwrap();
     let stdout = BufReader::new(child.stdout.take().unwrap());
-    let up = Up { child, url: String::new(), _stdout: stdout };
+    let up = Up { child, url: String::new(), _stdout: Some(stdout) };
     project.wait_until_committed(60);
     assert_eq!(up.stop(), Some(0));
     std::fs::read_to_string(log).unwrap()

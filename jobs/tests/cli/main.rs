@@ -82,7 +82,7 @@ impl Project {
         stdout.read_line(&mut line).unwrap();
         let url = line.trim().strip_prefix(announced).unwrap_or_default().to_owned();
         assert!(url.starts_with("http://"), "found {line:?}");
-        Up { child, url, _stdout: stdout }
+        Up { child, url, _stdout: Some(stdout) }
     }
 
     /// Waits until everything that is in the log is committed.
@@ -105,7 +105,7 @@ impl Project {
 struct Up {
     child: Child,
     url: String,
-    _stdout: BufReader<ChildStdout>,
+    _stdout: Option<BufReader<ChildStdout>>,
 }
 
 impl Up {
@@ -231,7 +231,7 @@ fn a_storage_that_takes_connections_and_is_silent_is_warned_of_at_the_start() {
     up.env("AWS_ALLOW_HTTP", "true").env("AWS_REGION", "us-east-1").env("AWS_ACCESS_KEY_ID", "nobody").env("AWS_SECRET_ACCESS_KEY", "none");
     let mut child = up.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-    let _up = Up { child, url: String::new(), _stdout: BufReader::new(stdout) };
+    let _up = Up { child, url: String::new(), _stdout: Some(BufReader::new(stdout)) };
     let (send, lines) = mpsc::channel();
     std::thread::spawn(move || BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|line| send.send(line)));
     let warned = "the object storage does not answer: GET has no answer after 1.5s; trying again";
@@ -266,6 +266,22 @@ fn no_layer_that_writes_starts_over_the_files_of_another_catalog() {
     assert!(!String::from_utf8_lossy(&status.stdout).contains(foreign), "{status:?}");
     let up = project.up();
     project.wait_until_committed(60);
+    assert_eq!(up.stop(), Some(0));
+}
+
+/// As on a full disk, or where the program that reads the log has ended.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_log_that_cannot_be_written_ends_nothing() {
+    let project = Project::with_orders();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let applied = command(&project.path(), &["apply"]).stderr(full()).output().unwrap();
+    assert_success(&applied);
+    let child = command(&project.path(), &["up"]).stdout(full()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut up = Up { child, url: String::new(), _stdout: None };
+    let log = BufReader::new(up.child.stderr.take().unwrap());
+    assert!(log.lines().any(|line| line.unwrap().contains("basestream is up")));
+    // The pipe is closed: all that it logs from here on fails.
     assert_eq!(up.stop(), Some(0));
 }
 
