@@ -34,7 +34,7 @@ mod rebuilt;
 mod records;
 mod switch;
 
-pub use changes::{Change, Changes, ValueChange, What};
+pub use changes::{Change, ChangeKind, Changes, ValueChange};
 pub(crate) use checked::{checked_outputs, checked_records};
 pub use diff::DiffLine;
 pub(crate) use diff::line_diff;

@@ -41,7 +41,7 @@ pub struct Change {
     pub kind: DefinitionKind,
     pub name: Arc<str>,
     #[serde(flatten)]
-    pub what: What,
+    pub change_kind: ChangeKind,
     /// For a parameter of the files: its value.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub value: Option<ValueChange>,
@@ -74,7 +74,7 @@ pub struct ValueChange {
 /// What happens to a definition.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "change", rename_all = "lowercase")]
-pub enum What {
+pub enum ChangeKind {
     /// A first version, or one after all others were retired. It takes effect at once.
     Added {
         version: u32,
@@ -135,17 +135,17 @@ pub enum What {
 
 #[cfg(test)]
 impl Change {
-    pub(crate) fn new(kind: DefinitionKind, name: &str, what: What) -> Change {
-        Change { kind, name: name.into(), what, value: None, sql: String::new(), newest: None }
+    pub(crate) fn new(kind: DefinitionKind, name: &str, change_kind: ChangeKind) -> Change {
+        Change { kind, name: name.into(), change_kind, value: None, sql: String::new(), newest: None }
     }
 }
 
 impl Changes {
     /// Returns true if applying would change the catalog.
     pub fn is_empty(&self, prune: bool) -> bool {
-        self.changes.iter().all(|change| match change.what {
-            What::Unchanged { .. } | What::RolledBack { .. } => true,
-            What::Missing { .. } => !prune,
+        self.changes.iter().all(|change| match change.change_kind {
+            ChangeKind::Unchanged { .. } | ChangeKind::RolledBack { .. } => true,
+            ChangeKind::Missing { .. } => !prune,
             _ => false,
         })
     }
@@ -178,7 +178,7 @@ impl Changes {
     pub fn refusals(&self) -> Result<()> {
         let mut lines = Vec::new();
         for change in &self.changes {
-            if let What::Refused { reasons, help } = &change.what {
+            if let ChangeKind::Refused { reasons, help } = &change.change_kind {
                 let reasons = reasons.join("; ");
                 lines.push(format!(
                     "the {} \"{}\" cannot be changed like this: {reasons}\n  help: {help}",

@@ -5,7 +5,7 @@ use catalog::{Add, CatalogState, Commit, DefinitionRecord, Expect, PauseRecord, 
 use types::tiles::Micros;
 use uuid::Uuid;
 
-use super::changes::{Changes, What};
+use super::changes::{ChangeKind, Changes};
 use super::records::values_of;
 
 /// Turns the changes into one commit.
@@ -13,7 +13,7 @@ pub(super) fn commit_of(state: &CatalogState, changes: &Changes, records: Vec<De
     let mut expect: Vec<Expect> = changes
         .changes
         .iter()
-        .filter(|change| !matches!(change.what, What::Unchanged { .. } | What::RolledBack { .. }))
+        .filter(|change| !matches!(change.change_kind, ChangeKind::Unchanged { .. } | ChangeKind::RolledBack { .. }))
         .map(|change| Expect::NewestVersion { kind: change.kind, name: change.name.clone(), version: change.newest })
         .collect();
     let is_known = |record: &DefinitionRecord| state.definitions.get(record.kind, &record.name, record.version).is_some();

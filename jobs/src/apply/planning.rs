@@ -6,7 +6,7 @@ use std::sync::Arc;
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, ParameterRecord};
 use definitions::{Definitions, ParameterDefinition, parse};
 
-use super::changes::{Change, Changes, ValueChange, What};
+use super::changes::{Change, ChangeKind, Changes, ValueChange};
 use super::compatible::{held_by_alert, incompatibilities};
 use super::diff::line_diff;
 use super::inline::{normalised, self_contained};
@@ -40,7 +40,7 @@ pub(crate) fn plan_changes(state: &CatalogState, definitions: &Definitions, stag
             changes.push(Change {
                 kind,
                 name: name.clone(),
-                what: What::Missing { version: newest.unwrap_or_default() },
+                change_kind: ChangeKind::Missing { version: newest.unwrap_or_default() },
                 value: None,
                 sql: String::new(),
                 newest,
@@ -75,15 +75,21 @@ fn plan_stream(state: &CatalogState, definitions: &Definitions, stream: &definit
     let kind = DefinitionKind::Stream;
     let sql = normalised(&stream.sql);
     let newest = state.definitions.versions(kind, &stream.name).max_by_key(|record| record.version);
-    let change =
-        |what| Change { kind, name: stream.name.clone(), what, value: None, sql: sql.clone(), newest: newest.map(|record| record.version) };
+    let change = |change_kind| Change {
+        kind,
+        name: stream.name.clone(),
+        change_kind,
+        value: None,
+        sql: sql.clone(),
+        newest: newest.map(|record| record.version),
+    };
     if let Some(refused) = taken_name(state, kind, &stream.name).or_else(|| taken_topic(state, definitions, stream)) {
         return change(refused);
     }
-    let Some(newest) = newest else { return change(What::Added { version: 1 }) };
+    let Some(newest) = newest else { return change(ChangeKind::Added { version: 1 }) };
     let live = newest.status.is_live();
     if live && normalised(&newest.sql) == sql {
-        return change(What::Unchanged { version: newest.version });
+        return change(ChangeKind::Unchanged { version: newest.version });
     }
     // Events archived under an earlier version stay readable as this stream, so a retired version counts too.
     let (reasons, help) = match parse::parse_stream(&newest.sql) {
@@ -92,14 +98,17 @@ fn plan_stream(state: &CatalogState, definitions: &Definitions, stream: &definit
         Err(error) => (vec![format!("version {} in the catalog does not parse: {error}", newest.version)], FINAL),
     };
     if !reasons.is_empty() {
-        return change(What::Refused { reasons, help: help.into() });
+        return change(ChangeKind::Refused { reasons, help: help.into() });
     }
     let version = newest.version + 1;
     match live {
-        false => change(What::Added { version }),
-        true => {
-            change(What::Changed { from: newest.version, version, built_beside: false, diff: line_diff(&normalised(&newest.sql), &sql) })
-        }
+        false => change(ChangeKind::Added { version }),
+        true => change(ChangeKind::Changed {
+            from: newest.version,
+            version,
+            built_beside: false,
+            diff: line_diff(&normalised(&newest.sql), &sql),
+        }),
     }
 }
 
@@ -107,7 +116,9 @@ fn plan_stream(state: &CatalogState, definitions: &Definitions, stream: &definit
 /// incompatible is no change of decisions as long as none is committed.
 fn restarted_streams(state: &CatalogState, changes: &[Change]) -> BTreeMap<Arc<str>, u32> {
     let restarted = |change: &Change| {
-        let (DefinitionKind::Stream, What::Added { version } | What::Changed { version, .. }) = (change.kind, &change.what) else {
+        let (DefinitionKind::Stream, ChangeKind::Added { version } | ChangeKind::Changed { version, .. }) =
+            (change.kind, &change.change_kind)
+        else {
             return None;
         };
         let before = state.definitions.get(change.kind, &change.name, change.newest?)?;
@@ -121,24 +132,24 @@ fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions
     let kind = DefinitionKind::View;
     let sql = normalised(&self_contained(view, definitions));
     let newest = newest_version(state, kind, &view.name);
-    let change = |what| Change { kind, name: view.name.clone(), what, value: None, sql: sql.clone(), newest };
+    let change = |change_kind| Change { kind, name: view.name.clone(), change_kind, value: None, sql: sql.clone(), newest };
     if let Some(refused) = taken_name(state, kind, &view.name) {
         return change(refused);
     }
     let version = newest.unwrap_or_default() + 1;
-    let Some(last) = last_version(state, &view.name) else { return change(What::Added { version }) };
+    let Some(last) = last_version(state, &view.name) else { return change(ChangeKind::Added { version }) };
     let is_unchanged = |record: &&DefinitionRecord| normalised(&record.sql) == sql;
     if is_unchanged(&last) {
-        return change(What::Unchanged { version: last.version });
+        return change(ChangeKind::Unchanged { version: last.version });
     }
     let diff = || line_diff(&normalised(&last.sql), &sql);
     let is_same = |record: &&DefinitionRecord| means_the_same(&record.sql, &sql);
     if is_same(&last) {
-        return change(What::Adjusted { version: last.version, diff: diff() });
+        return change(ChangeKind::Adjusted { version: last.version, diff: diff() });
     }
     let served = versions_with_status(state, &view.name, DefinitionStatus::Active).next();
     if let Some(served) = served.filter(is_same) {
-        return change(What::Reverted { version: served.version, dropped: last.version });
+        return change(ChangeKind::Reverted { version: served.version, dropped: last.version });
     }
     let left = state.definitions.versions(kind, &view.name).filter(|record| record.rolled_back && is_unchanged(record));
     // Since then the version that was returned to may have been rebuilt, with its text.
@@ -153,14 +164,14 @@ fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions
         && let Some(from) = left.max_by_key(|record| record.version).filter(|left| is_last(left, served))
     {
         let is_kept = from.status == DefinitionStatus::Kept;
-        return change(What::RolledBack { version: served.version, from: from.version, is_kept });
+        return change(ChangeKind::RolledBack { version: served.version, from: from.version, is_kept });
     }
     let kept = versions_with_status(state, &view.name, DefinitionStatus::Kept).filter(is_same).max_by_key(|record| record.version);
     match kept.filter(|_| !staging) {
-        Some(kept) => change(What::Returned { from: last.version, version: kept.version }),
+        Some(kept) => change(ChangeKind::Returned { from: last.version, version: kept.version }),
         None => {
             let built_beside = served.is_some() && !staging;
-            change(What::Changed { from: last.version, version, built_beside, diff: diff() })
+            change(ChangeKind::Changed { from: last.version, version, built_beside, diff: diff() })
         }
     }
 }
@@ -169,22 +180,28 @@ fn plan_view(state: &CatalogState, definitions: &Definitions, view: &definitions
 fn plan_at_once(state: &CatalogState, kind: DefinitionKind, name: &Arc<str>, sql: &str) -> Change {
     let sql = normalised(sql);
     let newest = state.definitions.versions(kind, name).max_by_key(|record| record.version);
-    let change =
-        |what| Change { kind, name: name.clone(), what, value: None, sql: sql.clone(), newest: newest.map(|record| record.version) };
+    let change = |change_kind| Change {
+        kind,
+        name: name.clone(),
+        change_kind,
+        value: None,
+        sql: sql.clone(),
+        newest: newest.map(|record| record.version),
+    };
     if let Some(refused) = taken_name(state, kind, name) {
         return change(refused);
     }
-    let Some(newest) = newest else { return change(What::Added { version: 1 }) };
+    let Some(newest) = newest else { return change(ChangeKind::Added { version: 1 }) };
     match newest.status.is_live() {
-        true if normalised(&newest.sql) == sql => change(What::Unchanged { version: newest.version }),
+        true if normalised(&newest.sql) == sql => change(ChangeKind::Unchanged { version: newest.version }),
         true => match left_by_rollback(state, newest, &sql) {
-            Some(from) => change(What::RolledBack { version: newest.version, from, is_kept: false }),
+            Some(from) => change(ChangeKind::RolledBack { version: newest.version, from, is_kept: false }),
             None => {
                 let diff = line_diff(&normalised(&newest.sql), &sql);
-                change(What::Changed { from: newest.version, version: newest.version + 1, built_beside: false, diff })
+                change(ChangeKind::Changed { from: newest.version, version: newest.version + 1, built_beside: false, diff })
             }
         },
-        false => change(What::Added { version: newest.version + 1 }),
+        false => change(ChangeKind::Added { version: newest.version + 1 }),
     }
 }
 
@@ -233,22 +250,22 @@ pub(crate) fn means_the_same(before: &str, after: &str) -> bool {
 }
 
 /// All definitions share one namespace.
-fn taken_name(state: &CatalogState, kind: DefinitionKind, name: &str) -> Option<What> {
+fn taken_name(state: &CatalogState, kind: DefinitionKind, name: &str) -> Option<ChangeKind> {
     let others = DefinitionKind::ALL.into_iter().filter(|other| *other != kind);
     let mut taken = others.flat_map(|other| state.live(other)).filter(|record| &*record.name == name);
-    taken.next().map(|record| What::Refused {
+    taken.next().map(|record| ChangeKind::Refused {
         reasons: vec![format!("the catalog has {} of that name", record.kind.with_article())],
         help: "choose another name, or drop the other one with `apply --prune` first".into(),
     })
 }
 
 /// A topic belongs to at most one live stream.
-fn taken_topic(state: &CatalogState, definitions: &Definitions, stream: &definitions::StreamDefinition) -> Option<What> {
+fn taken_topic(state: &CatalogState, definitions: &Definitions, stream: &definitions::StreamDefinition) -> Option<ChangeKind> {
     let of_topic = |record: &&DefinitionRecord| {
         let in_files = definitions.streams.iter().any(|known| known.name == record.name);
         record.name != stream.name && !in_files && parse::parse_stream(&record.sql).is_ok_and(|other| other.topic == stream.topic)
     };
-    state.live(DefinitionKind::Stream).find(of_topic).map(|record| What::Refused {
+    state.live(DefinitionKind::Stream).find(of_topic).map(|record| ChangeKind::Refused {
         reasons: vec![format!("the topic \"{}\" belongs to the stream \"{}\", which is live in the catalog", stream.topic, record.name)],
         help: format!("choose another topic, or remove \"{}\" from the files and drop it with `apply --prune` first", record.name),
     })

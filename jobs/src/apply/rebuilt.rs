@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus};
 
-use super::changes::{Change, Changes, What};
+use super::changes::{Change, ChangeKind, Changes};
 use super::diff::line_diff;
 use super::inline::normalised;
 use super::planning::{last_version, newest_version, order, versions_with_status};
@@ -26,8 +26,8 @@ pub(super) fn rebuild_readers(state: &CatalogState, changes: &mut Changes, reade
         rebuild(state, changes, view, versions, prune);
     }
     changes.changes.sort_by(|a, b| (order(a.kind), &a.name).cmp(&(order(b.kind), &b.name)));
-    let at_once = changes.changes.iter().filter_map(|change| match change.what {
-        What::Rebuilt { version, built_beside: false, .. } | What::Changed { version, built_beside: false, .. } => {
+    let at_once = changes.changes.iter().filter_map(|change| match change.change_kind {
+        ChangeKind::Rebuilt { version, built_beside: false, .. } | ChangeKind::Changed { version, built_beside: false, .. } => {
             (change.kind == DefinitionKind::View && by_view.contains_key(&change.name)).then(|| (change.name.clone(), version))
         }
         _ => None,
@@ -38,7 +38,7 @@ pub(super) fn rebuild_readers(state: &CatalogState, changes: &mut Changes, reade
 /// True if a version that reads such a column is the one to return to.
 fn is_returned_to(changes: &Changes, readers: &[&ReadingView]) -> bool {
     let is_to = |change: &Change, reader: &ReadingView| {
-        change.name == reader.view && matches!(change.what, What::Returned { version, .. } if version == reader.version)
+        change.name == reader.view && matches!(change.change_kind, ChangeKind::Returned { version, .. } if version == reader.version)
     };
     changes.changes.iter().any(|change| readers.iter().any(|reader| is_to(change, reader)))
 }
@@ -54,23 +54,28 @@ fn rebuild(state: &CatalogState, changes: &mut Changes, view: &Arc<str>, readers
     let mut columns: Vec<String> = current.flat_map(|reader| reader.columns.iter().cloned()).collect();
     columns.sort();
     columns.dedup();
-    let rebuilt = What::Rebuilt { from: last.version, version, built_beside: served.is_some() && !is_served_stale, columns };
+    let rebuilt = ChangeKind::Rebuilt { from: last.version, version, built_beside: served.is_some() && !is_served_stale, columns };
     let Some(change) = changes.changes.iter_mut().find(|change| change.kind == kind && change.name == *view) else {
-        changes.changes.push(Change { kind, name: view.clone(), what: rebuilt, value: None, sql: last.sql.clone(), newest });
+        changes.changes.push(Change { kind, name: view.clone(), change_kind: rebuilt, value: None, sql: last.sql.clone(), newest });
         return;
     };
-    match &mut change.what {
-        What::Missing { .. } if prune => {}
-        What::Missing { .. } | What::RolledBack { .. } => (change.what, change.sql) = (rebuilt, last.sql.clone()),
-        What::Unchanged { .. } | What::Adjusted { .. } => change.what = rebuilt,
-        What::Changed { built_beside, .. } => *built_beside &= !is_served_stale,
+    match &mut change.change_kind {
+        ChangeKind::Missing { .. } if prune => {}
+        ChangeKind::Missing { .. } | ChangeKind::RolledBack { .. } => (change.change_kind, change.sql) = (rebuilt, last.sql.clone()),
+        ChangeKind::Unchanged { .. } | ChangeKind::Adjusted { .. } => change.change_kind = rebuilt,
+        ChangeKind::Changed { built_beside, .. } => *built_beside &= !is_served_stale,
         // Its states are of the old decoding.
-        What::Returned { version: kept, .. } if readers.iter().any(|reader| reader.version == *kept) => {
+        ChangeKind::Returned { version: kept, .. } if readers.iter().any(|reader| reader.version == *kept) => {
             let diff = line_diff(&normalised(&last.sql), &change.sql);
-            change.what = What::Changed { from: last.version, version, built_beside: served.is_some() && !is_served_stale, diff };
+            change.change_kind =
+                ChangeKind::Changed { from: last.version, version, built_beside: served.is_some() && !is_served_stale, diff };
         }
         // The served version alone stays: the other one is dropped anyway.
-        What::Reverted { .. } if is_served_stale => change.what = rebuilt,
-        What::Reverted { .. } | What::Returned { .. } | What::Added { .. } | What::Rebuilt { .. } | What::Refused { .. } => {}
+        ChangeKind::Reverted { .. } if is_served_stale => change.change_kind = rebuilt,
+        ChangeKind::Reverted { .. }
+        | ChangeKind::Returned { .. }
+        | ChangeKind::Added { .. }
+        | ChangeKind::Rebuilt { .. }
+        | ChangeKind::Refused { .. } => {}
     }
 }

@@ -4,7 +4,7 @@ use catalog::{CatalogState, DefinitionKind, DefinitionRecord, DefinitionStatus, 
 use definitions::{KEEP_OLD, parse};
 use types::tiles::Micros;
 
-use super::changes::{Change, Changes, What};
+use super::changes::{Change, ChangeKind, Changes};
 use super::inline::normalised;
 use super::planning::versions_with_status;
 
@@ -28,30 +28,30 @@ pub fn records_of(state: &CatalogState, changes: &Changes, prune: bool, now: Mic
             kept_until: None,
             rolled_back: false,
         };
-        match &change.what {
-            What::Added { version } => records.push(new(*version, DefinitionStatus::Active)),
-            What::Changed { version, built_beside: true, .. } | What::Rebuilt { version, built_beside: true, .. } => {
+        match &change.change_kind {
+            ChangeKind::Added { version } => records.push(new(*version, DefinitionStatus::Active)),
+            ChangeKind::Changed { version, built_beside: true, .. } | ChangeKind::Rebuilt { version, built_beside: true, .. } => {
                 records.extend(building().map(retired));
                 records.push(new(*version, DefinitionStatus::Building));
             }
-            What::Changed { version, built_beside: false, .. } | What::Rebuilt { version, built_beside: false, .. } => {
+            ChangeKind::Changed { version, built_beside: false, .. } | ChangeKind::Rebuilt { version, built_beside: false, .. } => {
                 records.extend(live().map(retired));
                 records.push(new(*version, DefinitionStatus::Active));
             }
-            What::Adjusted { version, .. } => records.extend(live().filter(|record| record.version == *version).map(adjusted)),
-            What::Reverted { version, .. } => {
+            ChangeKind::Adjusted { version, .. } => records.extend(live().filter(|record| record.version == *version).map(adjusted)),
+            ChangeKind::Reverted { version, .. } => {
                 records.extend(building().map(retired));
                 let served = live().filter(|record| record.version == *version);
                 records.extend(served.filter(|record| normalised(&record.sql) != change.sql).map(adjusted));
             }
-            What::Returned { version, .. } => {
+            ChangeKind::Returned { version, .. } => {
                 let keep_old = parse::parse_view(&change.sql).map_or(KEEP_OLD, |view| view.keep_old);
                 records.extend(building().map(retired));
                 let switched = serve_version(state, &change.name, *version, keep_old, now).unwrap_or_default();
                 records.extend(switched.iter().map(|record| if record.version == *version { adjusted(record) } else { record.clone() }));
             }
-            What::Missing { .. } if prune => records.extend(live().map(retired)),
-            What::Missing { .. } | What::Unchanged { .. } | What::RolledBack { .. } | What::Refused { .. } => {}
+            ChangeKind::Missing { .. } if prune => records.extend(live().map(retired)),
+            ChangeKind::Missing { .. } | ChangeKind::Unchanged { .. } | ChangeKind::RolledBack { .. } | ChangeKind::Refused { .. } => {}
         }
     }
     keep_none_stale(state, changes, &mut records, now);

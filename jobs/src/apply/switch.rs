@@ -13,7 +13,7 @@ use engine::events::{OnMisfit, columns_to_decode};
 use types::tiles::Micros;
 use types::{Error, ErrorKind, Result, failpoint};
 
-use super::changes::{Change, Changes, What};
+use super::changes::{Change, ChangeKind, Changes};
 use super::checked::checked_records;
 use super::commit::commit_of;
 use super::rebuilt::rebuild_readers;
@@ -249,7 +249,7 @@ fn refuse_reread(changes: &mut Changes, stream: &Arc<str>, sink: &str) {
              them again"
         );
         let help = "give the stream a new topic, or define a stream with a new name and a new topic, and views over it".into();
-        change.what = What::Refused { reasons: vec![reason], help };
+        change.change_kind = ChangeKind::Refused { reasons: vec![reason], help };
     }
 }
 
@@ -258,7 +258,7 @@ fn refuse_reread(changes: &mut Changes, stream: &Arc<str>, sink: &str) {
 fn targets_of(state: &CatalogState, changes: &mut Changes, options: ApplyOptions) -> Result<Vec<BackfillTarget>> {
     let mut targets = Vec::new();
     for change in changes.changes.iter_mut().filter(|change| change.kind == DefinitionKind::Stream) {
-        let (What::Added { version } | What::Changed { version, .. }) = change.what else { continue };
+        let (ChangeKind::Added { version } | ChangeKind::Changed { version, .. }) = change.change_kind else { continue };
         let Some(before) = before(state, change).filter(|_| !changes.restarted.contains_key(&change.name)) else { continue };
         let definition = Arc::new(parse::parse_stream(&change.sql)?);
         if columns_to_decode(&parse::parse_stream(&before.sql)?, &definition).is_empty() {
@@ -287,7 +287,7 @@ fn refuse_unless_filled_later(state: &CatalogState, change: &mut Change, target:
     let reasons: Vec<String> = others.map(|changed| format!("\"{}\": {}", changed.column, changed.change)).collect();
     if !reasons.is_empty() {
         let help = "leave `--no-backfill` out: the archive is decoded again".into();
-        change.what = What::Refused { reasons, help };
+        change.change_kind = ChangeKind::Refused { reasons, help };
     }
     Ok(())
 }

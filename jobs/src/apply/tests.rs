@@ -59,8 +59,8 @@ fn committed(state: &CatalogState) -> CatalogState {
     after
 }
 
-fn what<'a>(changes: &'a Changes, name: &str) -> &'a What {
-    &changes.changes.iter().find(|change| &*change.name == name).unwrap().what
+fn change_kind<'a>(changes: &'a Changes, name: &str) -> &'a ChangeKind {
+    &changes.changes.iter().find(|change| &*change.name == name).unwrap().change_kind
 }
 
 fn statuses(state: &CatalogState, name: &str) -> Vec<(u32, DefinitionStatus)> {
@@ -70,8 +70,8 @@ fn statuses(state: &CatalogState, name: &str) -> Vec<(u32, DefinitionStatus)> {
 }
 
 fn reasons(changes: &Changes, name: &str) -> String {
-    match what(changes, name) {
-        What::Refused { reasons, .. } => reasons.join("; "),
+    match change_kind(changes, name) {
+        ChangeKind::Refused { reasons, .. } => reasons.join("; "),
         other => panic!("expected a refusal, found {other:?}"),
     }
 }
@@ -88,7 +88,7 @@ fn what_is_new_is_version_1_and_active_at_once() {
 fn spaces_at_line_ends_and_semicolons_are_no_change() {
     let state = applied(&CatalogState::default(), &[STREAM, VIEW], false);
     let spaced = format!("{VIEW}  \n\n;\n");
-    assert_eq!(what(&plan(&state, &[STREAM, &spaced]), "velocity"), &What::Unchanged { version: 1 });
+    assert_eq!(change_kind(&plan(&state, &[STREAM, &spaced]), "velocity"), &ChangeKind::Unchanged { version: 1 });
 }
 
 #[test]
@@ -96,7 +96,9 @@ fn a_changed_view_is_built_beside_the_served_one() {
     let state = applied(&CatalogState::default(), &[STREAM, VIEW], false);
     let second = VIEW.replace("'1h'", "'1h, 7d'");
     let changes = plan(&state, &[STREAM, &second]);
-    assert!(matches!(what(&changes, "velocity"), What::Changed { from: 1, version: 2, built_beside: true, diff } if diff.len() == 2));
+    assert!(
+        matches!(change_kind(&changes, "velocity"), ChangeKind::Changed { from: 1, version: 2, built_beside: true, diff } if diff.len() == 2)
+    );
     let state = applied(&state, &[STREAM, &second], false);
     assert_eq!(statuses(&state, "velocity"), [(1, Active), (2, Building)]);
     let third = VIEW.replace("'1h'", "'30d'");
@@ -108,7 +110,7 @@ fn a_changed_view_is_built_beside_the_served_one() {
 fn files_that_go_back_to_the_served_version_drop_the_one_being_built() {
     let state = applied(&CatalogState::default(), &[STREAM, VIEW], false);
     let state = applied(&state, &[STREAM, &VIEW.replace("'1h'", "'7d'")], false);
-    assert_eq!(what(&plan(&state, &[STREAM, VIEW]), "velocity"), &What::Reverted { version: 1, dropped: 2 });
+    assert_eq!(change_kind(&plan(&state, &[STREAM, VIEW]), "velocity"), &ChangeKind::Reverted { version: 1, dropped: 2 });
     assert_eq!(statuses(&applied(&state, &[STREAM, VIEW], false), "velocity"), [(1, Active), (2, Retired)]);
 }
 
@@ -122,7 +124,7 @@ fn options_of_runs_change_in_place() {
     let state = applied(&CatalogState::default(), &[STREAM, VIEW], false);
     let hourly = VIEW.replace("'1h'", "'1h', every = '1h', timeout = '10m'");
     let changes = plan(&state, &[STREAM, &hourly]);
-    assert!(matches!(what(&changes, "velocity"), What::Adjusted { version: 1, diff } if diff.len() == 2), "{changes:?}");
+    assert!(matches!(change_kind(&changes, "velocity"), ChangeKind::Adjusted { version: 1, diff } if diff.len() == 2), "{changes:?}");
     let records = records_of(&state, &changes, false, 7);
     let commit = commit_of(&state, &changes, records.clone(), 0);
     assert!(commit.expect.contains(&Expect::Revision(state.revision)), "a run may switch to the version: {commit:?}");
@@ -142,7 +144,7 @@ fn options_of_a_version_that_is_built_change_in_place_and_so_do_those_of_the_one
     assert_eq!((text_of(&state, 1), text_of(&state, 2)), (VIEW.to_owned(), weekly_hourly));
 
     let back = VIEW.replace("'1h'", "'1h', every = '5m'");
-    assert_eq!(what(&plan(&state, &[STREAM, &back]), "velocity"), &What::Reverted { version: 1, dropped: 2 });
+    assert_eq!(change_kind(&plan(&state, &[STREAM, &back]), "velocity"), &ChangeKind::Reverted { version: 1, dropped: 2 });
     let state = applied(&state, &[STREAM, &back], false);
     assert_eq!((statuses(&state, "velocity"), text_of(&state, 1)), (vec![(1, Active), (2, Retired)], back));
 }
@@ -161,7 +163,7 @@ fn files_that_go_back_to_a_kept_version_return_to_it_at_once() {
     let (state, second) = switched();
     assert_eq!(statuses(&state, "velocity"), [(1, Kept), (2, Active)]);
     assert!(plan(&state, &[STREAM, &second]).is_empty(true));
-    assert_eq!(what(&plan(&state, &[STREAM, VIEW]), "velocity"), &What::Returned { from: 2, version: 1 });
+    assert_eq!(change_kind(&plan(&state, &[STREAM, VIEW]), "velocity"), &ChangeKind::Returned { from: 2, version: 1 });
     let returned = applied(&state, &[STREAM, VIEW], false);
     assert_eq!(statuses(&returned, "velocity"), [(1, Active), (2, Kept)]);
 }
@@ -170,7 +172,7 @@ fn files_that_go_back_to_a_kept_version_return_to_it_at_once() {
 fn files_go_back_and_forth_between_kept_versions() {
     let (state, second) = switched();
     let back = applied(&state, &[STREAM, VIEW], false);
-    assert_eq!(what(&plan(&back, &[STREAM, &second]), "velocity"), &What::Returned { from: 1, version: 2 });
+    assert_eq!(change_kind(&plan(&back, &[STREAM, &second]), "velocity"), &ChangeKind::Returned { from: 1, version: 2 });
 }
 
 /// An `apply` of unchanged files, as by a start of `up`, does not undo it: not while the version is kept, and not
@@ -182,19 +184,22 @@ fn a_rollback_stands_until_the_files_change() {
     records.iter_mut().filter(|record| record.version == 2).for_each(|record| record.rolled_back = true);
     let state = with_records(&state, &records);
     let changes = plan(&state, &[STREAM, &second]);
-    assert_eq!(what(&changes, "velocity"), &What::RolledBack { version: 1, from: 2, is_kept: true });
+    assert_eq!(change_kind(&changes, "velocity"), &ChangeKind::RolledBack { version: 1, from: 2, is_kept: true });
     assert!(changes.is_empty(true) && records_of(&state, &changes, true, 9).is_empty());
     let state = with_records(&state, &catalog::expired_versions(&state, Micros::MAX));
-    assert_eq!(what(&plan(&state, &[STREAM, &second]), "velocity"), &What::RolledBack { version: 1, from: 2, is_kept: false });
-    assert_eq!(what(&plan(&state, &[STREAM, VIEW]), "velocity"), &What::Unchanged { version: 1 });
+    assert_eq!(change_kind(&plan(&state, &[STREAM, &second]), "velocity"), &ChangeKind::RolledBack { version: 1, from: 2, is_kept: false });
+    assert_eq!(change_kind(&plan(&state, &[STREAM, VIEW]), "velocity"), &ChangeKind::Unchanged { version: 1 });
     let reader = ReadingView { view: "velocity".into(), version: 1, status: Active, columns: vec!["pay.amount".into()] };
     let mut changes = plan(&state, &[STREAM, &second]);
     rebuilt::rebuild_readers(&state, &mut changes, &[reader], false);
     let rebuilt = with_records(&state, &records_of(&state, &changes, false, 9));
     assert_eq!(statuses(&rebuilt, "velocity"), [(1, Retired), (2, Retired), (3, Active)]);
-    assert_eq!(what(&plan(&rebuilt, &[STREAM, &second]), "velocity"), &What::RolledBack { version: 3, from: 2, is_kept: false });
+    assert_eq!(
+        change_kind(&plan(&rebuilt, &[STREAM, &second]), "velocity"),
+        &ChangeKind::RolledBack { version: 3, from: 2, is_kept: false }
+    );
     let third = VIEW.replace("'1h'", "'30d'");
-    assert!(matches!(what(&plan(&state, &[STREAM, &third]), "velocity"), What::Changed { from: 1, version: 3, .. }));
+    assert!(matches!(change_kind(&plan(&state, &[STREAM, &third]), "velocity"), ChangeKind::Changed { from: 1, version: 3, .. }));
 }
 
 #[test]
@@ -203,7 +208,7 @@ fn a_change_of_a_view_leaves_kept_versions_alone() {
     let third = VIEW.replace("'1h'", "'30d'");
     let building = applied(&state, &[STREAM, &third], false);
     assert_eq!(statuses(&building, "velocity"), [(1, Kept), (2, Active), (3, Building)]);
-    assert_eq!(what(&plan(&building, &[STREAM, &second]), "velocity"), &What::Reverted { version: 2, dropped: 3 });
+    assert_eq!(change_kind(&plan(&building, &[STREAM, &second]), "velocity"), &ChangeKind::Reverted { version: 2, dropped: 3 });
     assert_eq!(statuses(&applied(&building, &[STREAM, &second], false), "velocity"), [(1, Kept), (2, Active), (3, Retired)]);
     assert_eq!(statuses(&applied(&building, &[STREAM, VIEW], false), "velocity"), [(1, Active), (2, Kept), (3, Retired)]);
     assert_eq!(statuses(&applied(&building, &[STREAM], true), "velocity"), [(1, Retired), (2, Retired), (3, Retired)]);
@@ -217,14 +222,14 @@ fn a_version_that_reads_a_column_which_is_decoded_again_is_not_kept() {
         let mut changes = plan(state, texts);
         rebuilt::rebuild_readers(state, &mut changes, readers, false);
         let after = with_records(state, &records_of(state, &changes, false, 9));
-        (statuses(&after, "velocity"), what(&changes, "velocity").clone())
+        (statuses(&after, "velocity"), change_kind(&changes, "velocity").clone())
     };
     let (state, second) = switched();
-    let (after, what) = rebuilt(&state, &[STREAM, &second], &[reader(1, Kept)]);
-    assert_eq!((after, what), (vec![(1, Retired), (2, Active)], What::Unchanged { version: 2 }), "the served one goes on");
-    let (after, what) = rebuilt(&state, &[STREAM, VIEW], &[reader(1, Kept)]);
+    let (after, change_kind) = rebuilt(&state, &[STREAM, &second], &[reader(1, Kept)]);
+    assert_eq!((after, change_kind), (vec![(1, Retired), (2, Active)], ChangeKind::Unchanged { version: 2 }), "the served one goes on");
+    let (after, change_kind) = rebuilt(&state, &[STREAM, VIEW], &[reader(1, Kept)]);
     assert_eq!(after, [(1, Retired), (2, Active), (3, Building)], "the files are back at it, and its states are of no use");
-    assert!(matches!(what, What::Changed { from: 2, version: 3, built_beside: true, .. }));
+    assert!(matches!(change_kind, ChangeKind::Changed { from: 2, version: 3, built_beside: true, .. }));
     let (after, _) = rebuilt(&state, &[STREAM, VIEW], &[reader(2, Active)]);
     assert_eq!(after, [(1, Active), (2, Retired)], "what is left is not kept");
     let (after, _) = rebuilt(&state, &[STREAM, &second], &[reader(1, Kept), reader(2, Active)]);
@@ -268,9 +273,9 @@ fn a_stream_of_which_nothing_is_committed_may_change_in_any_way() {
     for (from, to) in changes_to {
         let changed = STREAM.replace(from, to);
         let changes = plan(&state, &[&changed, VIEW]);
-        assert!(matches!(what(&changes, "pay"), What::Changed { from: 1, version: 2, .. }), "{changed}");
+        assert!(matches!(change_kind(&changes, "pay"), ChangeKind::Changed { from: 1, version: 2, .. }), "{changed}");
         assert_eq!(changes.restarted, BTreeMap::from([(Arc::from("pay"), 2)]), "{changed}");
-        assert_eq!(what(&plan(&dropped, &[&changed]), "pay"), &What::Added { version: 2 }, "its name is free: {changed}");
+        assert_eq!(change_kind(&plan(&dropped, &[&changed]), "pay"), &ChangeKind::Added { version: 2 }, "its name is free: {changed}");
         for state in [&state, &dropped] {
             let error = plan(&committed(state), &[&changed, VIEW]).refusals().unwrap_err();
             assert!(error.message().contains("with another topic, or with this one once this stream is removed"), "{error}");
@@ -286,9 +291,9 @@ fn an_alert_is_dropped_before_its_stream_begins_anew_in_another_topic() {
     let other = STREAM.replace("topic = 'pay'", "topic = 'other'");
     assert!(reasons(&plan(&state, &[&other, VIEW, ALERT]), "pay").contains("the alert \"busy\" may have evaluated offsets of pay"));
     let without_key = STREAM.replace(", key = 'device'", "");
-    assert!(matches!(what(&plan(&state, &[&without_key, VIEW, ALERT]), "pay"), What::Changed { version: 2, .. }));
+    assert!(matches!(change_kind(&plan(&state, &[&without_key, VIEW, ALERT]), "pay"), ChangeKind::Changed { version: 2, .. }));
     let state = applied(&state, &[STREAM, VIEW], true);
-    assert!(matches!(what(&plan(&state, &[&other, VIEW, ALERT]), "pay"), What::Changed { version: 2, .. }));
+    assert!(matches!(change_kind(&plan(&state, &[&other, VIEW, ALERT]), "pay"), ChangeKind::Changed { version: 2, .. }));
 }
 
 #[test]
@@ -296,7 +301,7 @@ fn other_columns_may_change_as_they_like() {
     let state = applied(&CatalogState::default(), &[STREAM], false);
     for amount in ["amount DOUBLE", "amount DECIMAL(18,2) OPTIONS (path = '$.sum')", "other TEXT NOT NULL"] {
         let changed = STREAM.replace("amount DECIMAL(18,2) NOT NULL", amount);
-        assert!(matches!(what(&plan(&state, &[&changed]), "pay"), What::Changed { version: 2, .. }), "{amount}");
+        assert!(matches!(change_kind(&plan(&state, &[&changed]), "pay"), ChangeKind::Changed { version: 2, .. }), "{amount}");
     }
 }
 
@@ -304,12 +309,16 @@ fn other_columns_may_change_as_they_like() {
 fn what_the_files_no_longer_define_stays_unless_pruned() {
     let state = applied(&CatalogState::default(), &[STREAM, VIEW], false);
     let changes = plan(&state, &[STREAM]);
-    assert_eq!(what(&changes, "velocity"), &What::Missing { version: 1 });
+    assert_eq!(change_kind(&changes, "velocity"), &ChangeKind::Missing { version: 1 });
     assert!(changes.is_empty(false) && !changes.is_empty(true));
     assert_eq!(statuses(&applied(&state, &[STREAM], false), "velocity"), [(1, Active)]);
     let pruned = applied(&state, &[STREAM], true);
     assert_eq!(statuses(&pruned, "velocity"), [(1, Retired)]);
-    assert_eq!(what(&plan(&pruned, &[STREAM, VIEW]), "velocity"), &What::Added { version: 2 }, "versions are never used again");
+    assert_eq!(
+        change_kind(&plan(&pruned, &[STREAM, VIEW]), "velocity"),
+        &ChangeKind::Added { version: 2 },
+        "versions are never used again"
+    );
 }
 
 #[test]
@@ -345,8 +354,8 @@ fn a_changed_staging_view_changes_the_views_that_build_on_it() {
     assert!(stored.contains("WITH big AS (\nSELECT device, ts FROM pay WHERE amount > 100\n)"), "{stored}");
     let changed = definitions(&[STREAM, &staging.replace("100", "200"), view]);
     let changes = plan_changes(&state, &changed, &names);
-    assert!(matches!(what(&changes, "big"), What::Changed { built_beside: false, .. }));
-    assert!(matches!(what(&changes, "bigs"), What::Changed { built_beside: true, .. }));
+    assert!(matches!(change_kind(&changes, "big"), ChangeKind::Changed { built_beside: false, .. }));
+    assert!(matches!(change_kind(&changes, "bigs"), ChangeKind::Changed { built_beside: true, .. }));
 }
 
 #[test]

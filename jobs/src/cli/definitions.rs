@@ -13,7 +13,7 @@ use types::{Error, Result};
 
 use super::ingest::{FormatArg, delimiter, numbers};
 use super::{AuditedChange, Context, Done, progress};
-use crate::apply::{self, ApplyOptions, Changes, DiffLine, ValueChange, Wanted, What, checked_records};
+use crate::apply::{self, ApplyOptions, ChangeKind, Changes, DiffLine, ValueChange, Wanted, checked_records};
 use crate::backfill::{DecodingProgress, Survey};
 use crate::check::{Checked, check_project};
 use crate::ingest::{NumberFormat, Shape};
@@ -249,13 +249,13 @@ fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
     for kept in changes.stale.iter().filter(|reader| reader.status == DefinitionStatus::Kept) {
         let _ = writeln!(text, "  view {} (version {}, kept: dropped, it reads {})", kept.view, kept.version, kept.columns.join(", "));
     }
-    let unchanged = changes.changes.iter().filter(|change| matches!(change.what, What::Unchanged { .. })).count();
+    let unchanged = changes.changes.iter().filter(|change| matches!(change.change_kind, ChangeKind::Unchanged { .. })).count();
     if unchanged > 0 {
         let _ = writeln!(text, "  {unchanged} unchanged");
     }
     changes.backfills.iter().for_each(|survey| backfill_text(&mut text, survey, tense));
     let counts = counts_text(changes, prune);
-    let refused = changes.changes.iter().filter(|change| matches!(change.what, What::Refused { .. })).count();
+    let refused = changes.changes.iter().filter(|change| matches!(change.change_kind, ChangeKind::Refused { .. })).count();
     let _ = match (counts.is_empty(), tense) {
         _ if refused > 0 => write!(text, "`basestream apply` changes nothing: {refused} of the changes cannot be made"),
         (true, _) => write!(text, "nothing to change"),
@@ -269,34 +269,34 @@ fn changes_text(changes: &Changes, prune: bool, tense: Tense) -> String {
 /// Writes one change. What is unchanged is counted only.
 fn change_text(text: &mut String, change: &apply::Change, prune: bool) {
     let subject = format!("{} {}", change.kind.word(), change.name);
-    let _ = match &change.what {
-        What::Added { version } => writeln!(text, "+ {subject} (version {version})"),
-        What::Changed { from, version, built_beside, diff } => {
+    let _ = match &change.change_kind {
+        ChangeKind::Added { version } => writeln!(text, "+ {subject} (version {version})"),
+        ChangeKind::Changed { from, version, built_beside, diff } => {
             let beside = if *built_beside { ", built next to the served version until its first batch run" } else { "" };
             let written = writeln!(text, "~ {subject} (version {from} -> {version}{beside})");
             diff_text(text, diff);
             written
         }
-        What::Rebuilt { from, version, built_beside, columns } => {
+        ChangeKind::Rebuilt { from, version, built_beside, columns } => {
             let from_when = match built_beside {
                 true => "built next to the served version until its first batch run",
                 false => "which answers from the switch on",
             };
             writeln!(text, "~ {subject} (version {from} -> {version}, {from_when}: it reads {})", columns.join(", "))
         }
-        What::Adjusted { version, diff } => {
+        ChangeKind::Adjusted { version, diff } => {
             let written =
                 writeln!(text, "~ {subject} (version {version} stays, with other options for its runs: nothing is computed again)");
             diff_text(text, diff);
             written
         }
-        What::Reverted { version, dropped } => {
+        ChangeKind::Reverted { version, dropped } => {
             writeln!(text, "~ {subject} (back to version {version}; version {dropped}, which was being built, is dropped)")
         }
-        What::Returned { from, version } => {
+        ChangeKind::Returned { from, version } => {
             writeln!(text, "~ {subject} (version {from} -> {version}, which was kept and answers at once)")
         }
-        What::RolledBack { version, from, is_kept } => {
+        ChangeKind::RolledBack { version, from, is_kept } => {
             let help = match is_kept {
                 true => format!("`basestream view switch {}@{from}` serves it again", change.name),
                 false if change.kind == DefinitionKind::View => "change its text to build it again".to_owned(),
@@ -304,12 +304,12 @@ fn change_text(text: &mut String, change: &apply::Change, prune: bool) {
             };
             writeln!(text, "  {subject} (version {version}, to which it was rolled back; the files have version {from}: {help})")
         }
-        What::Unchanged { .. } => Ok(()),
-        What::Missing { version } if prune => writeln!(text, "- {subject} (version {version}, not in the files)"),
-        What::Missing { version } => {
+        ChangeKind::Unchanged { .. } => Ok(()),
+        ChangeKind::Missing { version } if prune => writeln!(text, "- {subject} (version {version}, not in the files)"),
+        ChangeKind::Missing { version } => {
             writeln!(text, "  {subject} (version {version}, not in the files: kept; `apply --prune` retires it)")
         }
-        What::Refused { reasons, help } => {
+        ChangeKind::Refused { reasons, help } => {
             let _ = writeln!(text, "! {subject} cannot be changed like this");
             let _ = reasons.iter().try_for_each(|reason| writeln!(text, "    {reason}"));
             writeln!(text, "    help: {help}")
@@ -325,10 +325,10 @@ fn change_text(text: &mut String, change: &apply::Change, prune: bool) {
 fn value_text(text: &mut String, change: &apply::Change, value: &ValueChange) {
     let ValueChange { initial, before, after, version: value_version, .. } = value;
     let in_records = format!("{}@{value_version}", change.name);
-    let _ = match (&change.what, before) {
-        (What::Refused { .. }, _) => Ok(()),
-        (What::Unchanged { .. }, _) if initial == after => Ok(()),
-        (What::Unchanged { version }, _) => {
+    let _ = match (&change.change_kind, before) {
+        (ChangeKind::Refused { .. }, _) => Ok(()),
+        (ChangeKind::Unchanged { .. }, _) if initial == after => Ok(()),
+        (ChangeKind::Unchanged { version }, _) => {
             let name = &change.name;
             let set = format!("has the value {after} ({in_records}), which was set; the files begin with {initial}");
             writeln!(text, "  parameter {name} (version {version}) {set}")
@@ -343,13 +343,15 @@ fn value_text(text: &mut String, change: &apply::Change, value: &ValueChange) {
 fn counts_text(changes: &Changes, prune: bool) -> String {
     let (mut added, mut changed, mut retired) = (0, 0, 0);
     for change in &changes.changes {
-        match change.what {
-            What::Added { .. } => added += 1,
-            What::Changed { .. } | What::Rebuilt { .. } | What::Adjusted { .. } | What::Reverted { .. } | What::Returned { .. } => {
-                changed += 1
-            }
-            What::Missing { .. } if prune => retired += 1,
-            What::Missing { .. } | What::RolledBack { .. } | What::Unchanged { .. } | What::Refused { .. } => {}
+        match change.change_kind {
+            ChangeKind::Added { .. } => added += 1,
+            ChangeKind::Changed { .. }
+            | ChangeKind::Rebuilt { .. }
+            | ChangeKind::Adjusted { .. }
+            | ChangeKind::Reverted { .. }
+            | ChangeKind::Returned { .. } => changed += 1,
+            ChangeKind::Missing { .. } if prune => retired += 1,
+            ChangeKind::Missing { .. } | ChangeKind::RolledBack { .. } | ChangeKind::Unchanged { .. } | ChangeKind::Refused { .. } => {}
         }
     }
     let counts = [(added, "added"), (changed, "changed"), (retired, "retired"), (changes.backfills.len(), "decoded again")];

@@ -11,19 +11,19 @@ fn members(value: &impl Serialize) -> Map<String, Value> {
     members
 }
 
-fn every_change() -> Vec<What> {
+fn every_change() -> Vec<ChangeKind> {
     let (diff, columns) = (vec![DiffLine::Same("SELECT".to_owned())], vec!["amount".to_owned()]);
     vec![
-        What::Added { version: 1 },
-        What::Changed { from: 1, version: 2, built_beside: true, diff: diff.clone() },
-        What::Adjusted { version: 1, diff },
-        What::Reverted { version: 1, dropped: 2 },
-        What::Returned { from: 2, version: 1 },
-        What::RolledBack { version: 1, from: 2, is_kept: true },
-        What::Rebuilt { from: 1, version: 2, built_beside: true, columns },
-        What::Unchanged { version: 1 },
-        What::Missing { version: 1 },
-        What::Refused { reasons: vec!["it is final".to_owned()], help: "define another stream".to_owned() },
+        ChangeKind::Added { version: 1 },
+        ChangeKind::Changed { from: 1, version: 2, built_beside: true, diff: diff.clone() },
+        ChangeKind::Adjusted { version: 1, diff },
+        ChangeKind::Reverted { version: 1, dropped: 2 },
+        ChangeKind::Returned { from: 2, version: 1 },
+        ChangeKind::RolledBack { version: 1, from: 2, is_kept: true },
+        ChangeKind::Rebuilt { from: 1, version: 2, built_beside: true, columns },
+        ChangeKind::Unchanged { version: 1 },
+        ChangeKind::Missing { version: 1 },
+        ChangeKind::Refused { reasons: vec!["it is final".to_owned()], help: "define another stream".to_owned() },
     ]
 }
 

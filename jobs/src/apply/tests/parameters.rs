@@ -55,7 +55,7 @@ fn value_of(changes: &Changes) -> (Option<&str>, &str) {
 async fn files_give_the_initial_value_and_what_was_set_stays_until_they_give_another() {
     let world = World::new().await;
     let changes = world.apply(&[STREAM, VIEW, SINK, BUSY, MOST], false).await.unwrap();
-    assert_eq!((what(&changes, "most"), value_of(&changes)), (&What::Added { version: 1 }, (None, "20")));
+    assert_eq!((change_kind(&changes, "most"), value_of(&changes)), (&ChangeKind::Added { version: 1 }, (None, "20")));
     world.set("30").await;
     let again = world.apply(&[STREAM, VIEW, SINK, BUSY, MOST], false).await.unwrap();
     assert!(again.is_empty(true));
@@ -63,7 +63,7 @@ async fn files_give_the_initial_value_and_what_was_set_stays_until_they_give_ano
 
     let described = "CREATE PARAMETER most BIGINT = 20 WITH (description = 'payments an hour')";
     let changes = world.apply(&[STREAM, VIEW, SINK, BUSY, described], false).await.unwrap();
-    assert!(matches!(what(&changes, "most"), What::Changed { from: 1, version: 2, .. }));
+    assert!(matches!(change_kind(&changes, "most"), ChangeKind::Changed { from: 1, version: 2, .. }));
     assert_eq!((value_of(&changes), world.value().await), ((Some("30"), "30"), in_effect(2, "30")), "it begins with the same value");
 
     let changes = world.apply(&[STREAM, VIEW, SINK, BUSY, "CREATE PARAMETER most = 25"], false).await.unwrap();

@@ -10,9 +10,9 @@ use crate::apply::Change;
 fn what_is_unchanged_is_counted_in_one_line() {
     let nothing = crate::apply::plan_changes(&CatalogState::default(), &Default::default(), &Default::default());
     assert_eq!(changes_text(&nothing, false, Tense::Would), "nothing to change");
-    let change = |name: &str, what| Change::new(DefinitionKind::View, name, what);
-    let mut changes = vec![change("a", What::Added { version: 1 })];
-    changes.extend((0..12).map(|n| change(&format!("v{n}"), What::Unchanged { version: 3 })));
+    let change = |name: &str, change_kind| Change::new(DefinitionKind::View, name, change_kind);
+    let mut changes = vec![change("a", ChangeKind::Added { version: 1 })];
+    changes.extend((0..12).map(|n| change(&format!("v{n}"), ChangeKind::Unchanged { version: 3 })));
     let changes = Changes { changes, revision: 7, ..Changes::default() };
     assert_eq!(changes_text(&changes, false, Tense::Would), "+ view a (version 1)\n  12 unchanged\nwith `basestream apply`: 1 added");
     assert_eq!(serde_json::to_value(&changes).unwrap()["changes"].as_array().unwrap().len(), 13, "JSON has them all");
@@ -51,7 +51,7 @@ fn a_value_is_named_with_its_own_version() {
 #[test]
 fn a_change_that_cannot_be_made_is_not_called_nothing_to_change() {
     let refused =
-        What::Refused { reasons: vec!["the column \"amount\" is of another type".to_owned()], help: "name it otherwise".to_owned() };
+        ChangeKind::Refused { reasons: vec!["the column \"amount\" is of another type".to_owned()], help: "name it otherwise".to_owned() };
     let changes = vec![Change::new(DefinitionKind::Stream, "payments", refused)];
     let text = changes_text(&Changes { changes, ..Changes::default() }, false, Tense::Would);
     assert_eq!(text.lines().last(), Some("`basestream apply` changes nothing: 1 of the changes cannot be made"), "{text}");
@@ -59,7 +59,7 @@ fn a_change_that_cannot_be_made_is_not_called_nothing_to_change() {
 
 #[test]
 fn a_stream_that_begins_anew_is_said_to() {
-    let changed = What::Changed { from: 1, version: 2, built_beside: false, diff: Vec::new() };
+    let changed = ChangeKind::Changed { from: 1, version: 2, built_beside: false, diff: Vec::new() };
     let changes = vec![Change::new(DefinitionKind::Stream, "payments", changed)];
     let restarted = BTreeMap::from([("payments".into(), 2)]);
     let text = changes_text(&Changes { changes, restarted, ..Changes::default() }, false, Tense::Would);

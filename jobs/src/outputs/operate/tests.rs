@@ -4,7 +4,7 @@ use definitions::parse::parse_definitions;
 use types::ErrorKind;
 
 use super::*;
-use crate::apply::{What, plan_changes, records_of};
+use crate::apply::{ChangeKind, plan_changes, records_of};
 
 const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL, k TEXT)
     WITH (topic = 'in', event_time = 'ts', id = 'id')";
@@ -29,9 +29,9 @@ fn rolled_back(state: &CatalogState, now: Micros) -> (RolledBack, CatalogState) 
     (outcome, with_records(state, &records))
 }
 
-fn what(state: &CatalogState, sink: &str) -> What {
+fn change_kind(state: &CatalogState, sink: &str) -> ChangeKind {
     let changes = changes(state, &[STREAM, VIEW, sink, ALERT]).changes;
-    changes.into_iter().find(|change| &*change.name == "scored").unwrap().what
+    changes.into_iter().find(|change| &*change.name == "scored").unwrap().change_kind
 }
 
 #[test]
@@ -54,13 +54,13 @@ fn a_rollback_stands_until_the_files_change() {
     let state = applied(&CatalogState::default(), &[STREAM, VIEW, SINK, ALERT], 1);
     let state = applied(&state, &[STREAM, VIEW, CHANGED, ALERT], 2);
     let (_, state) = rolled_back(&state, 3);
-    assert_eq!(what(&state, CHANGED), What::RolledBack { version: 3, from: 2, is_kept: false });
+    assert_eq!(change_kind(&state, CHANGED), ChangeKind::RolledBack { version: 3, from: 2, is_kept: false });
     assert_eq!(applied(&state, &[STREAM, VIEW, CHANGED, ALERT], 4).definitions, state.definitions);
-    assert_eq!(what(&state, SINK), What::Unchanged { version: 3 });
+    assert_eq!(change_kind(&state, SINK), ChangeKind::Unchanged { version: 3 });
     let third = CHANGED.replace("e.k", "e.ts");
-    assert!(matches!(what(&state, &third), What::Changed { from: 3, version: 4, .. }));
+    assert!(matches!(change_kind(&state, &third), ChangeKind::Changed { from: 3, version: 4, .. }));
     let state = applied(&state, &[STREAM, VIEW, &third, ALERT], 5);
-    assert!(matches!(what(&state, CHANGED), What::Changed { from: 4, version: 5, .. }), "the rollback is over");
+    assert!(matches!(change_kind(&state, CHANGED), ChangeKind::Changed { from: 4, version: 5, .. }), "the rollback is over");
 }
 
 #[test]
