@@ -38,7 +38,7 @@ mod scan;
 mod seen;
 
 use degree::Threshold;
-use edges::{EdgeSet, NodeAt, batches};
+use edges::{EdgeSet, NodeRows, batches};
 use meet::{Meeting, MeetingEdge, NodeNumber};
 use merge::{MergedPairs, Merging};
 
@@ -111,19 +111,19 @@ impl<'a> Walk<'a> {
     /// `touched` is called with every node that a key's row is made of.
     pub(crate) fn rows_at(&self, groups: &[ArrayRef], times: &[Micros], wanted: &[usize], touched: &mut Touched<'_>) -> Result<Walked> {
         let rows = times.len();
-        let at = self.keys_at(groups, rows)?;
-        let together = batches(&at, NEAR_EDGES);
+        let keys = self.find_keys(groups, rows)?;
+        let together = batches(&keys, NEAR_EDGES);
         if together.len() < 2 {
-            return self.rows_together(groups, times, &at, wanted, touched);
+            return self.rows_together(groups, times, &keys, wanted, touched);
         }
         let (mut parts, mut found, mut estimated) =
             (Vec::with_capacity(together.len()), Vec::with_capacity(rows), Vec::with_capacity(rows));
         let mut failed = Vec::new();
-        for keys in together {
-            let of_keys: Vec<ArrayRef> = groups.iter().map(|group| group.slice(keys.start, keys.len())).collect();
-            let from = keys.start;
+        for batch in together {
+            let of_keys: Vec<ArrayRef> = groups.iter().map(|group| group.slice(batch.start, batch.len())).collect();
+            let from = batch.start;
             let answers =
-                self.rows_together(&of_keys, &times[keys.clone()], &at[keys], wanted, &mut |key, node| touched(from + key, node))?;
+                self.rows_together(&of_keys, &times[batch.clone()], &keys[batch], wanted, &mut |key, node| touched(from + key, node))?;
             parts.push(answers.rows);
             failed.extend(answers.failed.into_iter().map(|value| FailedValue { row: from + value.row, ..value }));
             found.extend(answers.found);
@@ -143,11 +143,11 @@ impl<'a> Walk<'a> {
     /// The same as [`Walk::rows`] where that takes at most `budget` edges; `None` where it takes more. Nothing is
     /// merged before that is known.
     pub fn rows_within(&self, budget: usize, groups: &[ArrayRef], rows: usize, wanted: &[usize]) -> Result<Option<Walked>> {
-        let at = self.keys_at(groups, rows)?;
-        if at.iter().map(|key| key.rows).sum::<usize>() > budget {
+        let keys = self.find_keys(groups, rows)?;
+        if keys.iter().map(|key| key.rows).sum::<usize>() > budget {
             return Ok(None);
         }
-        let reached = self.reach(&at, &mut |_, _| {})?;
+        let reached = self.reach(&keys, &mut |_, _| {})?;
         if reached.edges() > budget {
             return Ok(None);
         }
@@ -158,19 +158,19 @@ impl<'a> Walk<'a> {
         &self,
         groups: &[ArrayRef],
         times: &[Micros],
-        at: &[NodeAt<'a>],
+        keys: &[NodeRows<'a>],
         wanted: &[usize],
         touched: &mut Touched<'_>,
     ) -> Result<Walked> {
         (self.cancel_check)()?;
-        self.answer(groups, times, &self.reach(at, touched)?, wanted)
+        self.answer(groups, times, &self.reach(keys, touched)?, wanted)
     }
 
     /// The first hop: the near edges of these keys, and the nodes they lead to.
-    fn reach(&self, at: &[NodeAt<'a>], touched: &mut Touched<'_>) -> Result<Reached<'a>> {
-        let near = EdgeSet::gather(self, Side::Near, at.iter())?;
+    fn reach(&self, keys: &[NodeRows<'a>], touched: &mut Touched<'_>) -> Result<Reached<'a>> {
+        let near = EdgeSet::gather(self, Side::Near, keys.iter())?;
         let nodes = self.nodes(&near, touched)?;
-        Ok(Reached { keys: at.len(), near, nodes })
+        Ok(Reached { keys: keys.len(), near, nodes })
     }
 
     /// The second hop: the far edges of the nodes, merged into rows.
@@ -187,12 +187,12 @@ impl<'a> Walk<'a> {
         Ok(Walked { rows, found, estimated, failed })
     }
 
-    /// Where the near edges that leave these keys are found.
-    fn keys_at(&self, groups: &[ArrayRef], rows: usize) -> Result<Vec<NodeAt<'a>>> {
+    /// Finds the near edges that leave these keys.
+    fn find_keys(&self, groups: &[ArrayRef], rows: usize) -> Result<Vec<NodeRows<'a>>> {
         let codec = self.codec.nodes()?;
         let (prefixes, places) = (codec.near(groups, rows)?, codec.near_places(groups, rows)?);
         let node = |row: usize| NodeProbe { prefix: Probe::new(prefixes.value(row)), place: places.value(row) };
-        Ok(NodeAt::find_all(self, &(0..rows).map(node).collect::<Vec<_>>()))
+        Ok(NodeRows::find_all(self, &(0..rows).map(node).collect::<Vec<_>>()))
     }
 
     /// The nodes that live near edges lead to, with the edges that do.
@@ -213,16 +213,16 @@ impl<'a> Walk<'a> {
             reached.push(ReachedNode { edge: edge as u32, node });
         }
         reached.sort_by_key(|reached| (near.node[reached.edge as usize], reached.node));
-        Ok(Nodes { at: NodeAt::find_all(self, &probes), reached })
+        Ok(Nodes { by_number: NodeRows::find_all(self, &probes), reached })
     }
 
     /// Where a node has more neighbours than are followed, every key that reaches it sees the same sample of end
     /// points: those whose hash is under the least threshold of its nodes.
     fn thin(&self, near: &EdgeSet<'_>, nodes: &Nodes<'_>, thresholds: &mut [Threshold]) -> Result<()> {
-        if nodes.at.iter().all(|node| node.rows <= self.links.max_degree) {
+        if nodes.by_number.iter().all(|node| node.rows <= self.links.max_degree) {
             return Ok(());
         }
-        let of_node = nodes.at.iter().map(|node| node.threshold(self, Side::Far)).collect::<Result<Vec<_>>>()?;
+        let of_node = nodes.by_number.iter().map(|node| node.threshold(self, Side::Far)).collect::<Result<Vec<_>>>()?;
         for ReachedNode { edge, node } in &nodes.reached {
             if let Some(most) = of_node[node.index()] {
                 let threshold = &mut thresholds[near.node[*edge as usize] as usize];
@@ -235,7 +235,7 @@ impl<'a> Walk<'a> {
     /// Brings near edges, in the order of their keys, together with the far edges of their nodes, a bounded number of
     /// these at a time.
     fn meet(&self, near: &EdgeSet<'_>, nodes: &Nodes<'a>, thresholds: &[Threshold], take: &mut Take<'_>) -> Result<()> {
-        let mut place: Vec<Option<u32>> = vec![None; nodes.at.len()];
+        let mut place: Vec<Option<u32>> = vec![None; nodes.by_number.len()];
         let mut from = 0;
         while from < nodes.reached.len() {
             (self.cancel_check)()?;
@@ -243,7 +243,7 @@ impl<'a> Walk<'a> {
             while to < nodes.reached.len() {
                 let node = nodes.reached[to].node;
                 if place[node.index()].is_none() {
-                    let rows = nodes.at[node.index()].rows;
+                    let rows = nodes.by_number[node.index()].rows;
                     if held > 0 && held + rows > FAR_EDGES {
                         break;
                     }
@@ -253,7 +253,7 @@ impl<'a> Walk<'a> {
                 }
                 to += 1;
             }
-            let mut far = EdgeSet::gather(self, Side::Far, together.iter().map(|node| &nodes.at[node.index()]))?;
+            let mut far = EdgeSet::gather(self, Side::Far, together.iter().map(|node| &nodes.by_number[node.index()]))?;
             if thresholds.iter().any(Threshold::samples_far) {
                 far.hash(self)?;
             }
@@ -279,7 +279,7 @@ struct Reached<'a> {
 impl Reached<'_> {
     /// Near edges, and the far edges that the second hop has to gather.
     fn edges(&self) -> usize {
-        self.near.len() + self.nodes.at.iter().map(|node| node.rows).sum::<usize>()
+        self.near.len() + self.nodes.by_number.iter().map(|node| node.rows).sum::<usize>()
     }
 }
 
@@ -287,8 +287,7 @@ type Take<'t> = dyn FnMut(&Meeting<'_>) -> Result<()> + 't;
 
 /// Nodes, each once, and the near edges that lead to them, in the order of their keys and nodes.
 struct Nodes<'a> {
-    /// By their numbers.
-    at: Vec<NodeAt<'a>>,
+    by_number: Vec<NodeRows<'a>>,
     reached: Vec<ReachedNode>,
 }
 

@@ -200,7 +200,7 @@ pub struct LinkAggregate {
     pub far: ConditionIndex,
     /// Besides [`LinkPlan::apart`].
     pub apart: Vec<EndsIndex>,
-    pub over: Over,
+    pub input: AggregateInput,
     pub approximate: bool,
 }
 
@@ -214,9 +214,9 @@ impl LinkAggregate {
     }
 }
 
-/// What an aggregate merges.
+/// The values that an aggregate merges.
 #[derive(Debug, Clone)]
-pub enum Over {
+pub enum AggregateInput {
     /// The distinct end points of the pairs: a pair counts once, however often it occurs.
     Ends { aggregate: Arc<AggregateFunctionExpr>, argument: EndPoint },
     /// A state of the far edges, once for each near event. `idempotent`: merging it once is enough.
@@ -385,12 +385,12 @@ fn streams_of_side(side: &split::JoinSide, streams: &[Arc<StreamDefinition>]) ->
 
 /// Returns the type of an aggregate's values without their flaws.
 fn value_type(aggregate: &LinkAggregate, table: &lower::StateTable) -> DataType {
-    match &aggregate.over {
-        Over::Ends { aggregate, .. } => {
+    match &aggregate.input {
+        AggregateInput::Ends { aggregate, .. } => {
             let whole = aggregate.field().data_type().clone();
             if judged::is_judged(&whole) { judged::value_type(&whole).cloned().unwrap_or(whole) } else { whole }
         }
-        Over::States { state, .. } => table.states[state.0].value_type(),
+        AggregateInput::States { state, .. } => table.states[state.0].value_type(),
     }
 }
 

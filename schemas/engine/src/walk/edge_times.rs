@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayRef};
 use crate::plan::links::{EdgeKind, Side};
 use crate::states::Pieces;
 use crate::walk::alive::timestamps;
-use crate::walk::edges::{NodeAt, batches};
+use crate::walk::edges::{NodeRows, batches};
 use crate::walk::{FAR_EDGES, LayerRows, NEAR_EDGES, ReachedNode, Walk};
 use types::Result;
 use types::tiles::{Micros, RowTime, Span, TimeRange};
@@ -36,17 +36,17 @@ impl<'a> Walk<'a> {
     /// The times of the edges that the rows of these group keys are made of, in the order of the keys. `ranges` are
     /// those that the rows depend on.
     pub fn edge_times(&self, groups: &[ArrayRef], keys: usize, ranges: &[TimeRange], horizon: Micros) -> Result<Vec<EdgeTimes>> {
-        let at = self.keys_at(groups, keys)?;
+        let at = self.find_keys(groups, keys)?;
         let mut times = Vec::with_capacity(keys);
         for together in batches(&at, NEAR_EDGES) {
             (self.cancel_check)()?;
             let at = &at[together];
             let reached = self.reach(at, &mut |_, _| {})?;
             let mut of_keys = self.times_of_nodes(Side::Near, at, ranges, horizon)?;
-            let mut of_nodes = Vec::with_capacity(reached.nodes.at.len());
-            for nodes in batches(&reached.nodes.at, FAR_EDGES) {
+            let mut of_nodes = Vec::with_capacity(reached.nodes.by_number.len());
+            for nodes in batches(&reached.nodes.by_number, FAR_EDGES) {
                 (self.cancel_check)()?;
-                of_nodes.extend(self.times_of_nodes(Side::Far, &reached.nodes.at[nodes], ranges, horizon)?);
+                of_nodes.extend(self.times_of_nodes(Side::Far, &reached.nodes.by_number[nodes], ranges, horizon)?);
             }
             for ReachedNode { edge, node } in &reached.nodes.reached {
                 let of_key = &mut of_keys[reached.near.node[*edge as usize] as usize];
@@ -57,7 +57,7 @@ impl<'a> Walk<'a> {
         Ok(times)
     }
 
-    fn times_of_nodes(&self, side: Side, nodes: &[NodeAt<'a>], ranges: &[TimeRange], horizon: Micros) -> Result<Vec<EdgeTimes>> {
+    fn times_of_nodes(&self, side: Side, nodes: &[NodeRows<'a>], ranges: &[TimeRange], horizon: Micros) -> Result<Vec<EdgeTimes>> {
         let changes = match self.links.kind {
             EdgeKind::Full => self.tile_changes(nodes, ranges)?,
             EdgeKind::Liveness => nodes.iter().map(|node| self.seen_changes(side, node, ranges)).collect::<Result<_>>()?,
@@ -81,7 +81,7 @@ impl<'a> Walk<'a> {
         (first < last).then_some(Span { from: first, to: last })
     }
 
-    fn tile_changes(&self, nodes: &[NodeAt<'a>], ranges: &[TimeRange]) -> Result<Vec<Option<Micros>>> {
+    fn tile_changes(&self, nodes: &[NodeRows<'a>], ranges: &[TimeRange]) -> Result<Vec<Option<Micros>>> {
         let mut pieces = Pieces::default();
         for (index, node) in nodes.iter().enumerate() {
             for LayerRows { rows, range, rolled_up } in &node.layers {
@@ -92,7 +92,7 @@ impl<'a> Walk<'a> {
     }
 
     /// An edge leaves a range once all of its layers have: before that, it is looked at in vain.
-    fn seen_changes(&self, side: Side, node: &NodeAt<'a>, ranges: &[TimeRange]) -> Result<Option<Micros>> {
+    fn seen_changes(&self, side: Side, node: &NodeRows<'a>, ranges: &[TimeRange]) -> Result<Option<Micros>> {
         let (mut first, t): (Option<Micros>, Micros) = (None, self.t);
         let conditions = self.links.conditions.iter().filter(|condition| condition.side.is_none_or(|of| of == side));
         let columns: Vec<usize> = conditions.map(|condition| self.plan.state_offset(condition.state)).collect();
@@ -107,7 +107,7 @@ impl<'a> Walk<'a> {
         Ok(first)
     }
 
-    fn last_seen(&self, node: &NodeAt<'a>, within: &Span, horizon: Micros) -> Result<Option<Micros>> {
+    fn last_seen(&self, node: &NodeRows<'a>, within: &Span, horizon: Micros) -> Result<Option<Micros>> {
         let mut last: Option<Micros> = None;
         for LayerRows { rows, range, .. } in &node.layers {
             let seen = &timestamps(rows.batch(), self.plan.state_offset(self.links.seen))?.values()[range.clone()];

@@ -20,16 +20,16 @@ use crate::walk::{LayerRows, NodeProbe, Walk};
 use types::tiles::Micros;
 use types::{Error, Result};
 
-/// A node, and where its edges are found.
-pub(super) struct NodeAt<'a> {
+/// The state rows of one node's edges.
+pub(super) struct NodeRows<'a> {
     pub(super) layers: Vec<LayerRows<'a>>,
-    /// State rows of them in all layers.
+    /// The number of rows in all layers.
     pub(super) rows: usize,
-    /// The threshold, once it was asked for.
+    /// [`NodeRows::threshold`], once it was computed.
     known: OnceCell<Option<u64>>,
 }
 
-impl<'a> NodeAt<'a> {
+impl<'a> NodeRows<'a> {
     pub(super) fn find_all(walk: &Walk<'a>, nodes: &[NodeProbe<'_>]) -> Vec<Self> {
         walk.layers.edges_of(nodes).into_iter().map(Self::new).collect()
     }
@@ -54,7 +54,7 @@ impl<'a> NodeAt<'a> {
 }
 
 /// Runs of nodes that have about this many edges together.
-pub(super) fn batches(nodes: &[NodeAt<'_>], edges: usize) -> Vec<Range<usize>> {
+pub(super) fn batches(nodes: &[NodeRows<'_>], edges: usize) -> Vec<Range<usize>> {
     let (mut batches, mut from, mut held) = (Vec::new(), 0, 0);
     for (index, node) in nodes.iter().enumerate() {
         if held > 0 && held + node.rows > edges {
@@ -86,7 +86,7 @@ pub(super) struct EdgeSet<'a> {
 }
 
 impl<'a> EdgeSet<'a> {
-    pub(super) fn gather<'n>(walk: &Walk<'a>, side: Side, nodes: impl Iterator<Item = &'n NodeAt<'a>>) -> Result<EdgeSet<'a>>
+    pub(super) fn gather<'n>(walk: &Walk<'a>, side: Side, nodes: impl Iterator<Item = &'n NodeRows<'a>>) -> Result<EdgeSet<'a>>
     where
         'a: 'n,
     {

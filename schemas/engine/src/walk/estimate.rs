@@ -16,7 +16,7 @@ use arrow::compute::cast;
 use arrow::compute::kernels::zip::zip;
 use arrow::datatypes::DataType;
 
-use crate::plan::links::{Both, EdgeLayout, LinkAggregate, Over};
+use crate::plan::links::{AggregateInput, Both, EdgeLayout, LinkAggregate};
 use crate::walk::degree::Threshold;
 use crate::walk::meet::{NodeNumber, Pair};
 use types::Result;
@@ -48,10 +48,10 @@ enum Method {
 
 impl Estimate {
     pub(super) fn new(layout: &EdgeLayout, aggregate: &LinkAggregate, thresholds: &[Threshold]) -> Self {
-        let of_far_ends = matches!(&aggregate.over, Over::Ends { argument, .. } if layout.far_ends.contains(&argument.column.0));
-        let method = match (&aggregate.over, aggregate.function.as_str()) {
-            (Over::Ends { .. }, "count" | "approx_distinct") => Method::Different,
-            (Over::States { .. }, "count" | "sum") => Method::Total,
+        let of_far_ends = matches!(&aggregate.input, AggregateInput::Ends { argument, .. } if layout.far_ends.contains(&argument.column.0));
+        let method = match (&aggregate.input, aggregate.function.as_str()) {
+            (AggregateInput::Ends { .. }, "count" | "approx_distinct") => Method::Different,
+            (AggregateInput::States { .. }, "count" | "sum") => Method::Total,
             _ => Method::OfTheSample,
         };
         Self { method, of_far_ends, thresholds: thresholds.to_vec(), through: HashMap::new(), current: None }

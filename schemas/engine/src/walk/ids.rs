@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::plan::links::{Both, Ends, EndsIndex, KeyColumn, LinkAggregate, LinkPlan, Over, Side};
+use crate::plan::links::{AggregateInput, Both, Ends, EndsIndex, KeyColumn, LinkAggregate, LinkPlan, Side};
 use crate::walk::Walk;
 use crate::walk::edges::EdgeSet;
 use types::{Error, Result};
@@ -31,7 +31,7 @@ pub(super) struct Numbers {
 pub(super) struct Ids(Vec<u32>);
 
 /// End points that have to differ.
-pub(super) type Apart<'a> = Both<&'a Ids>;
+pub(super) type DistinctEnds<'a> = Both<&'a Ids>;
 
 impl Numbers {
     /// Numbers given so far, that of NULL included: all are below.
@@ -122,16 +122,17 @@ pub(super) fn end_columns<'v>(
 ) -> impl Iterator<Item = KeyColumn> {
     let apart = links.apart.iter().chain(aggregates.clone().flat_map(|aggregate| &aggregate.apart));
     let compared = apart.map(move |index| links.ends[index.0].column(side));
-    let arguments = aggregates.filter_map(move |aggregate| match &aggregate.over {
-        Over::Ends { argument, .. } if argument.side == side => Some(argument.column),
+    let arguments = aggregates.filter_map(move |aggregate| match &aggregate.input {
+        AggregateInput::Ends { argument, .. } if argument.side == side => Some(argument.column),
         _ => None,
     });
     compared.chain(arguments)
 }
 
 /// The end points of near and far edges that have to differ.
-pub(super) fn apart<'a>(links: &LinkPlan, apart: &[EndsIndex], ends: Both<&'a EndIds>) -> Result<Vec<Apart<'a>>> {
-    let ids = |columns: &Ends| -> Result<Apart<'a>> { Ok(Both { near: ends.near.get(columns.near)?, far: ends.far.get(columns.far)? }) };
+pub(super) fn apart<'a>(links: &LinkPlan, apart: &[EndsIndex], ends: Both<&'a EndIds>) -> Result<Vec<DistinctEnds<'a>>> {
+    let ids =
+        |columns: &Ends| -> Result<DistinctEnds<'a>> { Ok(Both { near: ends.near.get(columns.near)?, far: ends.far.get(columns.far)? }) };
     apart.iter().map(|index| ids(&links.ends[index.0])).collect()
 }
 

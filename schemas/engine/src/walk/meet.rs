@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::plan::links::{Both, Side};
 use crate::walk::degree::Threshold;
 use crate::walk::edges::EdgeSet;
-use crate::walk::ids::Apart;
+use crate::walk::ids::DistinctEnds;
 
 /// A node that a walk comes to, by its place among them. Edges and keys have numbers of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,7 +39,7 @@ impl Pair {
 
 /// Whether all of these end points of a near and a far edge differ.
 #[inline]
-pub(super) fn differ(apart: &[Apart<'_>], near: u32, far: u32) -> bool {
+pub(super) fn differ(apart: &[DistinctEnds<'_>], near: u32, far: u32) -> bool {
     apart.iter().all(|ends| ends.near.differs(near as usize, ends.far, far as usize))
 }
 
@@ -62,7 +62,7 @@ impl Meeting<'_> {
     /// Hands on the pairs of live edges whose end points differ, in the order of the keys, and of each key node after
     /// node.
     #[inline]
-    pub(super) fn pairs(&self, live: Both<&[bool]>, apart: &[Apart<'_>], mut take: impl FnMut(Pair)) {
+    pub(super) fn pairs(&self, live: Both<&[bool]>, apart: &[DistinctEnds<'_>], mut take: impl FnMut(Pair)) {
         for MeetingEdge { near, node, far } in self.edges.iter().filter(|edge| live.near[edge.near as usize]) {
             let group = self.near.node[*near as usize];
             let threshold = &self.thresholds[group as usize];

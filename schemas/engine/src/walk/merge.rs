@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int8Array, Int64Array, RecordBatch, TimestampMicrosecondArray};
 use arrow::compute::cast;
 
-use crate::plan::links::{Both, ConditionIndex, LinkAggregate, Over, PairRangeIndex, Side};
+use crate::plan::links::{AggregateInput, Both, ConditionIndex, LinkAggregate, PairRangeIndex, Side};
 use crate::plan::{StateIndex, UseIndex};
 use crate::walk::Walk;
 use crate::walk::degree::Threshold;
@@ -71,7 +71,7 @@ impl<'a> Merging<'a> {
         merging.near = merging.live(near, Side::Near)?;
         for value in &merging.values {
             let place = (value.aggregate.near, value.range);
-            if let Over::States { idempotent: false, .. } = value.aggregate.over {
+            if let AggregateInput::States { idempotent: false, .. } = value.aggregate.input {
                 merging.copies.insert(place, near.counts(walk, place.0, links.range(place.1))?);
             }
         }
@@ -90,7 +90,7 @@ impl<'a> Merging<'a> {
         let ends = EndIds::number(&self.walk, &mut self.numbers, far, end_columns(links, aggregates(&self.values), Side::Far))?;
         let mut states = HashMap::new();
         for value in &self.values {
-            if let Over::States { state, .. } = value.aggregate.over
+            if let AggregateInput::States { state, .. } = value.aggregate.input
                 && !states.contains_key(&(state, value.range))
             {
                 states.insert((state, value.range), far.states(&self.walk, state, links.range(value.range))?);
@@ -116,13 +116,13 @@ impl<'a> Merging<'a> {
             let mut differing = apart_in_where.clone();
             differing.extend(apart(links, &aggregate.apart, ends)?);
             let pairs = |take: &mut dyn FnMut(Pair)| meeting.pairs(live, &differing, take);
-            match &aggregate.over {
-                Over::Ends { argument, .. } => {
+            match &aggregate.input {
+                AggregateInput::Ends { argument, .. } => {
                     let ids = ends.side(argument.side).get(argument.column)?;
                     let edges = if argument.side == Side::Near { meeting.near } else { meeting.far };
                     value.take_ends(argument.side, ids, self.numbers.len(), &|| edges.key(&self.walk, argument.column), &pairs)?;
                 }
-                Over::States { state, idempotent } => {
+                AggregateInput::States { state, idempotent } => {
                     let (fields, row_of) = &held.states[&(*state, value.range)];
                     let copies = if *idempotent { None } else { self.copies.get(&(aggregate.near, value.range)) };
                     let times = |pair: &Pair| {

@@ -53,7 +53,7 @@ impl Walk<'_> {
     /// join keys, near end points and far end points, whichever layers their edges are in.
     pub fn paths(&self, groups: &[ArrayRef], most: usize, of: Option<usize>) -> Result<RecordBatch> {
         let layout = &self.links.layout;
-        let near = EdgeSet::gather(self, Side::Near, self.keys_at(groups, 1)?.iter())?;
+        let near = EdgeSet::gather(self, Side::Near, self.find_keys(groups, 1)?.iter())?;
         let nodes = self.nodes(&near, &mut |_, _| {})?;
         let thresholds = near.thresholds(1);
         let near_live = LiveEdges::at_places(self, &near, places(self.links, Side::Near))?;

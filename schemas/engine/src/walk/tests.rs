@@ -118,7 +118,7 @@ impl World {
         let links = self.plan.links().cloned().unwrap();
         let walk = Walk::new(&self.plan, &self.codec, &links, &self.run, NOW);
         let groups: [ArrayRef; 1] = [Arc::new(StringArray::from(vec![device]))];
-        EdgeSet::gather(&walk, Side::Near, walk.keys_at(&groups, 1).unwrap().iter()).unwrap().len()
+        EdgeSet::gather(&walk, Side::Near, walk.find_keys(&groups, 1).unwrap().iter()).unwrap().len()
     }
 }
 

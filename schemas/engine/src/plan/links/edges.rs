@@ -47,10 +47,10 @@ struct Placed {
     near: ConditionIndex,
     far: ConditionIndex,
     apart: Vec<EndsIndex>,
-    over: PlacedOver,
+    input: PlacedInput,
 }
 
-enum PlacedOver {
+enum PlacedInput {
     Ends(EndPoint),
     State(StateIndex),
 }
@@ -155,11 +155,11 @@ impl<'a> Edges<'a> {
                 position_or_push(&mut apart, EndsIndex(at));
             }
         }
-        let over = match &call.argument {
-            CallArgument::Ends(side, argument) => PlacedOver::Ends(self.end(*side, argument)?),
-            CallArgument::Events { .. } => PlacedOver::State(self.far_state(call)?),
+        let input = match &call.argument {
+            CallArgument::Ends(side, argument) => PlacedInput::Ends(self.end(*side, argument)?),
+            CallArgument::Events { .. } => PlacedInput::State(self.far_state(call)?),
         };
-        Ok(Placed { near, far, apart, over })
+        Ok(Placed { near, far, apart, input })
     }
 
     /// The condition of this side, with the state that determines which edges meet it.

@@ -11,7 +11,7 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use crate::functions::Flaw;
 use crate::functions::judged::{is_judged, taken_apart};
 use crate::plan::UseIndex;
-use crate::plan::links::{LinkAggregate, Over, PairRangeIndex, Side};
+use crate::plan::links::{AggregateInput, LinkAggregate, PairRangeIndex, Side};
 use crate::states::merge::groups_accumulator;
 use crate::walk::Walk;
 use crate::walk::degree::Threshold;
@@ -47,11 +47,11 @@ impl ValueMerge {
     pub(super) fn new(walk: &Walk<'_>, usage: UseIndex, thresholds: &[Threshold]) -> Result<ValueMerge> {
         let links = walk.links;
         let aggregate = links.aggregate(links.uses[usage.0].aggregate).clone();
-        let function = match &aggregate.over {
-            Over::Ends { aggregate, .. } => aggregate.clone(),
-            Over::States { state, .. } => walk.plan.state(*state).aggregate.clone(),
+        let function = match &aggregate.input {
+            AggregateInput::Ends { aggregate, .. } => aggregate.clone(),
+            AggregateInput::States { state, .. } => walk.plan.state(*state).aggregate.clone(),
         };
-        let is_count = matches!(aggregate.over, Over::Ends { .. }) && aggregate.function == "count";
+        let is_count = matches!(aggregate.input, AggregateInput::Ends { .. }) && aggregate.function == "count";
         let merge = match is_count {
             true => Merge::Count(vec![0; thresholds.len()]),
             false => Merge::Accumulate(Accumulate::new(function, thresholds.len())?),

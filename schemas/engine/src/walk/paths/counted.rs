@@ -1,9 +1,9 @@
 //! In which columns a pair counts: those one of whose aggregates takes it, by its conditions, its ranges and its `<>`.
 
 use crate::plan::OutputColumn;
-use crate::plan::links::{Both, ConditionIndex, LinkAggregate, LinkPlan, Over, Side};
+use crate::plan::links::{AggregateInput, Both, ConditionIndex, LinkAggregate, LinkPlan, Side};
 use crate::walk::Walk;
-use crate::walk::ids::{Apart, EndIds, Ids, apart};
+use crate::walk::ids::{DistinctEnds, EndIds, Ids, apart};
 use crate::walk::live::{ConditionInRange, LiveEdges};
 use crate::walk::meet::{Pair, differ};
 use types::Result;
@@ -21,7 +21,7 @@ pub(super) struct Counted<'m> {
 /// What one aggregate takes in one range.
 struct OfUse<'m> {
     live: Both<&'m [bool]>,
-    apart: Vec<Apart<'m>>,
+    apart: Vec<DistinctEnds<'m>>,
     /// The end points that it takes where they are not NULL.
     values: Option<(Side, &'m Ids)>,
 }
@@ -72,8 +72,8 @@ pub(super) fn places(links: &LinkPlan, side: Side) -> impl Iterator<Item = Condi
 }
 
 fn values<'m>(aggregate: &LinkAggregate, ends: Both<&'m EndIds>) -> Result<Option<(Side, &'m Ids)>> {
-    match &aggregate.over {
-        Over::Ends { argument, .. } if WITHOUT_NULL.contains(&aggregate.function.as_str()) => {
+    match &aggregate.input {
+        AggregateInput::Ends { argument, .. } if WITHOUT_NULL.contains(&aggregate.function.as_str()) => {
             Ok(Some((argument.side, ends.side(argument.side).get(argument.column)?)))
         }
         _ => Ok(None),

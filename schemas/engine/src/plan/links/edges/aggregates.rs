@@ -11,25 +11,27 @@ use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::physical_expr::aggregate::{AggregateFunctionExpr, LoweredAggregateBuilder};
 use datafusion::prelude::SessionContext;
 
-use super::{Edges, PlacedOver};
+use super::{Edges, PlacedInput};
 use crate::functions::grouped;
 use crate::functions::sums::judged_sum;
 use crate::plan::columns::is_approximate;
 use crate::plan::links::calls::{CallArgument, LinkCall};
-use crate::plan::links::{LinkAggregate, Over};
+use crate::plan::links::{AggregateInput, LinkAggregate};
 use crate::plan::lower::simplify_inputs;
 use types::{Error, Result};
 
 impl Edges<'_> {
     pub(in crate::plan::links) fn aggregates(&self, calls: &[LinkCall], session: &SessionContext) -> Result<Vec<LinkAggregate>> {
         let lowered = calls.iter().zip(&self.placed).map(|(call, placed)| {
-            let over = match (&call.argument, &placed.over) {
-                (CallArgument::Ends(side, argument), PlacedOver::Ends(end)) => {
+            let input = match (&call.argument, &placed.input) {
+                (CallArgument::Ends(side, argument), PlacedInput::Ends(end)) => {
                     let data_type = argument.get_type(self.joined.side(*side).input.schema())?;
-                    Over::Ends { aggregate: over_ends(&call.function, argument, data_type, session)?, argument: *end }
+                    AggregateInput::Ends { aggregate: over_ends(&call.function, argument, data_type, session)?, argument: *end }
                 }
-                (CallArgument::Events { idempotent }, PlacedOver::State(state)) => Over::States { state: *state, idempotent: *idempotent },
-                _ => return Err(Error::internal("an aggregate of a linked view changed what it is over")),
+                (CallArgument::Events { idempotent }, PlacedInput::State(state)) => {
+                    AggregateInput::States { state: *state, idempotent: *idempotent }
+                }
+                _ => return Err(Error::internal("an aggregate of a linked view changed its input")),
             };
             Ok(LinkAggregate {
                 sql: call.sql.clone(),
@@ -37,7 +39,7 @@ impl Edges<'_> {
                 near: placed.near,
                 far: placed.far,
                 apart: placed.apart.clone(),
-                over,
+                input,
                 approximate: is_approximate(call.function.func.name()),
             })
         });
