@@ -63,20 +63,21 @@ pub(super) fn rewrite(
 ) -> Result<Rewritten> {
     spell_out_ordinals(select)?;
     let (items, helpers, columns, past, may_be_past, reaches, repeated) = Default::default();
-    let mut fan = Fan { view, sides, is_aggregate, t: moment.t, items, helpers, columns, past, may_be_past, reaches, repeated };
+    let mut builder =
+        SelectBuilder { view, sides, is_aggregate, t: moment.t, items, helpers, columns, past, may_be_past, reaches, repeated };
     for item in std::mem::take(&mut select.projection) {
-        fan.item(item)?;
+        builder.item(item)?;
     }
-    let existence = fan.existence()?;
-    let kept = if sides.is_joined() { join::kept_reach(&fan.reaches, &existence, fan.repeated, sides) } else { existence.clone() };
-    select.projection = fan.items;
-    select.projection.append(&mut fan.helpers);
+    let existence = builder.existence()?;
+    let kept = if sides.is_joined() { join::kept_reach(&builder.reaches, &existence, builder.repeated, sides) } else { existence.clone() };
+    select.projection = builder.items;
+    select.projection.append(&mut builder.helpers);
     bound_above(select, sides, moment)?;
     let grouped = matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if !exprs.is_empty());
     if grouped && let Some(condition) = sides.condition(&existence, moment.t) {
         select.having = Some(parse_expr(&format!("{} > 0", events(Some(&condition))))?);
     }
-    Ok(Rewritten { columns: fan.columns, past: fan.past, may_be_past: fan.may_be_past, kept, existence })
+    Ok(Rewritten { columns: builder.columns, past: builder.past, may_be_past: builder.may_be_past, kept, existence })
 }
 
 /// Turns the rewritten SELECT into a query for the values that are past a limit: the keys, and a BOOLEAN for each
@@ -128,7 +129,7 @@ fn only_counts(select: &mut Select, items: Vec<SelectItem>) {
     select.having = None;
 }
 
-struct Fan<'a> {
+struct SelectBuilder<'a> {
     view: &'a ViewDefinition,
     sides: &'a Sides,
     is_aggregate: &'a dyn Fn(&str) -> bool,
@@ -145,7 +146,7 @@ struct Fan<'a> {
     repeated: bool,
 }
 
-impl Fan<'_> {
+impl SelectBuilder<'_> {
     fn item(&mut self, item: SelectItem) -> Result<()> {
         let (expr, name) = match item {
             SelectItem::ExprWithAlias { expr, alias } => (expr, resolved(&alias)),
@@ -172,7 +173,7 @@ impl Fan<'_> {
     fn column(&mut self, name: String, mut expr: Expr, functions: Vec<String>, otherwise: &Reach) -> Result<()> {
         let sql = expr.to_string();
         let is_key = functions.is_empty() && !calls::mentions(&expr, "as_of");
-        let Fan { view, sides, is_aggregate, t, .. } = *self;
+        let SelectBuilder { view, sides, is_aggregate, t, .. } = *self;
         let (is_bare, is_total) = (calls::is_bare(&expr, is_aggregate), calls::is_total(&expr));
         let mut reaches = calls::Rewriting { sides, otherwise, precision: view.precision, is_aggregate, t }.rewrite(&mut expr)?;
         self.reaches.extend(reaches.iter().cloned());

@@ -87,7 +87,7 @@ pub(super) fn fan_out(
     let mut states = vec![events_state()];
     let calls = aggregate.aggr_expr.iter().map(|expr| call_of(expr, view, aggregate, streams, &mut states));
     let calls = calls.collect::<Result<Vec<_>>>()?;
-    let Fanned { keys, ranges, existence, uses, outputs } = fan::<TimeRange>(view, top, aggregate, calls)?;
+    let WindowedColumns { keys, ranges, existence, uses, outputs } = windowed_columns::<TimeRange>(view, top, aggregate, calls)?;
     let of_state = |usage: CallUse| Use { state: StateIndex(usage.state), range: usage.range.in_view() };
     let uses = uses.into_iter().map(of_state).collect();
     Ok(SelectParts { keys, states, ranges, existence: existence.in_view(), uses, outputs })
@@ -197,12 +197,12 @@ pub(super) struct Call<R> {
 pub(super) struct CallUse {
     /// [`Call::state`].
     pub(super) state: usize,
-    /// Of [`Fanned::ranges`].
+    /// Of [`WindowedColumns::ranges`].
     pub(super) range: ColumnRangeIndex,
 }
 
 /// A SELECT's columns, fanned out over windows.
-pub(super) struct Fanned<R> {
+pub(super) struct WindowedColumns<R> {
     pub(super) keys: Vec<String>,
     pub(super) ranges: Vec<R>,
     pub(super) existence: ColumnRangeIndex,
@@ -211,32 +211,32 @@ pub(super) struct Fanned<R> {
 }
 
 /// Fans out the columns of `top`. `calls` are the aggregates, in the order of the Aggregate.
-pub(super) fn fan<R: AggregateRange>(
+pub(super) fn windowed_columns<R: AggregateRange>(
     view: &ViewDefinition,
     top: &Projection,
     aggregate: &Aggregate,
     calls: Vec<Call<R>>,
-) -> Result<Fanned<R>> {
+) -> Result<WindowedColumns<R>> {
     let existence = ColumnRangeIndex(0);
-    let fanned = Fanned { keys: Vec::new(), ranges: Vec::new(), existence, uses: Vec::new(), outputs: Vec::new() };
-    let mut fan = Fan { view, aggregate, calls, columns: fanned };
-    fan.name_keys(top)?;
+    let columns = WindowedColumns { keys: Vec::new(), ranges: Vec::new(), existence, uses: Vec::new(), outputs: Vec::new() };
+    let mut builder = ColumnsBuilder { view, aggregate, calls, columns };
+    builder.name_keys(top)?;
     for expr in &top.expr {
-        fan.column(expr)?;
+        builder.column(expr)?;
     }
-    fan.settle_existence();
-    fan.refuse_colliding_names()?;
-    Ok(fan.columns)
+    builder.settle_existence();
+    builder.refuse_colliding_names()?;
+    Ok(builder.columns)
 }
 
-struct Fan<'a, R> {
+struct ColumnsBuilder<'a, R> {
     view: &'a ViewDefinition,
     aggregate: &'a Aggregate,
     calls: Vec<Call<R>>,
-    columns: Fanned<R>,
+    columns: WindowedColumns<R>,
 }
 
-impl<R: AggregateRange> Fan<'_, R> {
+impl<R: AggregateRange> ColumnsBuilder<'_, R> {
     fn name_keys(&mut self, top: &Projection) -> Result<()> {
         for (group, expr) in self.aggregate.group_expr.iter().enumerate() {
             let name = top.expr.iter().find(|candidate| self.index_of(strip_alias(candidate)) == Some(group)).map(output_name);

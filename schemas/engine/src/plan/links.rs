@@ -334,20 +334,20 @@ pub(super) fn plan(
 ) -> Result<ViewPlan> {
     let joined = split::take_apart(aggregate)?;
     let parsed = calls::parse(aggregate, &joined, streams, view.precision)?;
-    let fanned = columns::fan::<PairRange>(view, top, aggregate, parsed.columns)?;
-    let kind = edge_kind(&parsed.calls, &fanned.ranges);
-    let edges = edges::Edges::for_join(&joined, &parsed.calls, &fanned.keys, kind)?;
+    let windowed = columns::windowed_columns::<PairRange>(view, top, aggregate, parsed.columns)?;
+    let kind = edge_kind(&parsed.calls, &windowed.ranges);
+    let edges = edges::Edges::for_join(&joined, &parsed.calls, &windowed.keys, kind)?;
     let below = streams_of(&aggregate.input, streams)?;
     let streams_of_sides = [streams_of_side(&joined.near, streams)?, streams_of_side(&joined.far, streams)?];
-    let (edge_aggregate, edge_columns) = edges.columns(&fanned.ranges)?;
+    let (edge_aggregate, edge_columns) = edges.columns(&windowed.ranges)?;
     let table = lower::state_table(session, &edge_aggregate, &edge_columns, streams, MAX_STATE_BYTES)?;
     let keys: Vec<FieldRef> = table.keys[edges.layout.groups.clone()].to_vec();
     let aggregates = edges.aggregates(&parsed.calls, session)?;
     let of_pairs = |usage: &CallUse| PairUse { aggregate: AggregateIndex(usage.state), range: usage.range.in_links() };
-    let uses: Vec<PairUse> = fanned.uses.iter().map(of_pairs).collect();
+    let uses: Vec<PairUse> = windowed.uses.iter().map(of_pairs).collect();
     let value_types: Vec<DataType> = uses.iter().map(|usage| value_type(&aggregates[usage.aggregate.0], &table)).collect();
-    let value_schema = lower::value_schema(&keys, fanned.ranges.len(), &value_types);
-    let outputs = lower::lower_outputs(&fanned.outputs, &keys, &value_schema, session)?;
+    let value_schema = lower::value_schema(&keys, windowed.ranges.len(), &value_types);
+    let outputs = lower::lower_outputs(&windowed.outputs, &keys, &value_schema, session)?;
     let links = LinkPlan {
         keys,
         tables: [joined.near.table(), joined.far.table()],
@@ -360,8 +360,8 @@ pub(super) fn plan(
         edge_uses: edge_columns.uses,
         apart: (0..edges.apart).map(EndsIndex).collect(),
         ends: edges.ends.clone(),
-        ranges: fanned.ranges,
-        existence: fanned.existence.in_links(),
+        ranges: windowed.ranges,
+        existence: windowed.existence.in_links(),
         aggregates,
         uses,
         value_schema,
