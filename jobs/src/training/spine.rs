@@ -13,7 +13,7 @@ use types::suggest::nearest;
 use types::{Error, Result};
 
 use super::text::{TextFile, TextFormat};
-use super::typed::{Wrong, keys, times};
+use super::typed::{TypeMismatch, keys, times};
 use crate::input_file::open_input_file;
 use crate::row_file::RowFileFormat;
 
@@ -113,10 +113,10 @@ impl SpineColumns {
 
     /// A batch of a spine. `read`: the columns as they are in the file; `place`: where a row is.
     fn batch(&self, own: Vec<ArrayRef>, read: &[ArrayRef], place: impl Fn(usize) -> (&'static str, u64)) -> Result<RecordBatch> {
-        let at = |wrong: Wrong, column: &str| {
-            let error = Error::input(format!("found {}, expected {}", wrong.found, wrong.expected));
+        let at = |mismatch: TypeMismatch, column: &str| {
+            let error = Error::input(format!("found {}, expected {}", mismatch.found, mismatch.expected));
             let error = error.with("file", self.path.display());
-            let error = match wrong.row.map(&place) {
+            let error = match mismatch.row.map(&place) {
                 Some((what, number)) => error.with(what, number),
                 None => error,
             };
@@ -124,10 +124,10 @@ impl SpineColumns {
         };
         let mut columns = own;
         for key in &self.keys {
-            columns.push(keys(&read[key.column], &key.data_type, key.is_uuid).map_err(|wrong| at(wrong, &key.name))?);
+            columns.push(keys(&read[key.column], &key.data_type, key.is_uuid).map_err(|mismatch| at(mismatch, &key.name))?);
         }
         let (name, time) = &self.time;
-        columns.push(times(&read[*time]).map_err(|wrong| at(wrong, name))?);
+        columns.push(times(&read[*time]).map_err(|mismatch| at(mismatch, name))?);
         Ok(RecordBatch::try_new(self.schema.clone(), columns)?)
     }
 }

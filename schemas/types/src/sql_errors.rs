@@ -56,8 +56,8 @@ pub(crate) struct PlainError {
     pub(crate) place: Option<SqlPlace>,
 }
 
-/// A message with the reason, where it has one of its own.
-type Said = (String, Option<Reason>);
+/// A message, and the reason where it has one of its own.
+type MessageAndReason = (String, Option<Reason>);
 
 /// How the message begins for a text that cannot be parsed.
 pub(crate) const NOT_UNDERSTOOD: &str = "the SQL is not understood";
@@ -130,7 +130,7 @@ fn not_implemented(text: &str) -> String {
     }
 }
 
-fn computing(error: &ArrowError) -> Said {
+fn computing(error: &ArrowError) -> MessageAndReason {
     match error {
         ArrowError::DivideByZero => ("division by zero".into(), Some(Reason::DivisionByZero)),
         ArrowError::CastError(text) if text == "Cannot cast timezone to different timezone" => {
@@ -154,7 +154,7 @@ fn computing(error: &ArrowError) -> Said {
     }
 }
 
-fn number_too_large(what: &str) -> Said {
+fn number_too_large(what: &str) -> MessageAndReason {
     (format!("a number is too large: {what}"), Some(Reason::NumberTooLarge))
 }
 
@@ -220,7 +220,7 @@ pub fn parser_text(text: &str) -> (String, Option<SqlPlace>) {
     (message, place)
 }
 
-fn schema(error: &SchemaError) -> Said {
+fn schema(error: &SchemaError) -> MessageAndReason {
     match error {
         SchemaError::FieldNotFound { field, valid_fields } => no_column(field, valid_fields),
         SchemaError::AmbiguousReference { field } => {
@@ -233,7 +233,7 @@ fn schema(error: &SchemaError) -> Said {
     }
 }
 
-fn no_column(field: &Column, valid: &[Column]) -> Said {
+fn no_column(field: &Column, valid: &[Column]) -> MessageAndReason {
     let table_of = |column: &Column| column.relation.as_ref().map(|relation| relation.table().to_owned());
     let tables: BTreeSet<String> = valid.iter().filter_map(table_of).collect();
     if let Some(table) = table_of(field).filter(|table| !tables.contains(table) && !tables.is_empty()) {
@@ -305,13 +305,13 @@ pub fn unknown_relation(message: &str) -> Option<&str> {
     Some(rest.split_once('"')?.0)
 }
 
-fn same_name(name: &str) -> Said {
+fn same_name(name: &str) -> MessageAndReason {
     let message = format!("two columns are called \"{}\": expected different names (.. AS another)", constants_as_sql(name));
     (message, Some(Reason::RepeatedColumn))
 }
 
 /// The planner names an aggregate itself, by its text without casts: another alias changes nothing.
-fn same_aggregate(name: &str) -> Said {
+fn same_aggregate(name: &str) -> MessageAndReason {
     let message = format!(
         "two aggregates are called \"{}\", as casts are left out of their names: expected the cast in a subquery, under a name of its \
          own, such as FROM (SELECT .., CAST(x AS TEXT) AS x_text FROM ..)",
@@ -321,7 +321,7 @@ fn same_aggregate(name: &str) -> Said {
 }
 
 /// Rewrites the planner's messages by their shapes. Our own functions already say what they take.
-fn planning(text: &str) -> Said {
+fn planning(text: &str) -> MessageAndReason {
     let text = constants_as_sql(&without_prefixes(text));
     let between = |before: &str, after: &str| {
         let (_, rest) = text.split_once(before)?;

@@ -69,8 +69,8 @@ pub(crate) fn value(number: usize, oid: u32, format: i16, bytes: Option<&Bytes>,
     let read = if format == BINARY { from_binary(&pg_type, bytes.clone()) } else { from_text(&pg_type, bytes, zone) };
     match read {
         Ok(value) => Ok(value),
-        Err(Wrong::Value) => Err(wrong(if format == BINARY { INVALID_BINARY } else { INVALID_TEXT })),
-        Err(Wrong::Range) => Err(wrong(OUT_OF_RANGE)),
+        Err(ParamError::Invalid) => Err(wrong(if format == BINARY { INVALID_BINARY } else { INVALID_TEXT })),
+        Err(ParamError::OutOfRange) => Err(wrong(OUT_OF_RANGE)),
     }
 }
 
@@ -78,31 +78,32 @@ fn shortened(text: &str) -> String {
     if text.chars().count() > 60 { text.chars().take(60).chain("..".chars()).collect() } else { text.to_owned() }
 }
 
-enum Wrong {
-    Value,
-    Range,
+/// Why the value of a parameter cannot be read.
+enum ParamError {
+    Invalid,
+    OutOfRange,
 }
 
-type Read<T> = Result<T, Wrong>;
+type Read<T> = Result<T, ParamError>;
 
 fn from_text(pg_type: &Type, bytes: &[u8], zone: Zone) -> Read<ScalarValue> {
-    let text = std::str::from_utf8(bytes).map_err(|_| Wrong::Value)?;
+    let text = std::str::from_utf8(bytes).map_err(|_| ParamError::Invalid)?;
     if text.contains('\0') {
-        return Err(Wrong::Value);
+        return Err(ParamError::Invalid);
     }
     if let Kind::Array(item) = pg_type.kind() {
-        let items = array_items(text).ok_or(Wrong::Value)?;
-        let null = || ScalarValue::try_new_null(&arrow_type(item).ok_or(Wrong::Value)?).map_err(|_| Wrong::Value);
+        let items = array_items(text).ok_or(ParamError::Invalid)?;
+        let null = || ScalarValue::try_new_null(&arrow_type(item).ok_or(ParamError::Invalid)?).map_err(|_| ParamError::Invalid);
         let items = items.into_iter().map(|text| text.map_or_else(null, |text| from_text(item, text.as_bytes(), zone)));
         return array(item, items.collect::<Read<Vec<_>>>()?);
     }
     match *pg_type {
         Type::NUMERIC => decimal(text.trim()),
-        Type::BYTEA => bytea(text).map(|bytes| ScalarValue::Binary(Some(bytes))).ok_or(Wrong::Value),
-        Type::FLOAT4 => text.trim().parse().map(|value| ScalarValue::Float32(Some(value))).map_err(|_| Wrong::Value),
-        Type::FLOAT8 => text.trim().parse().map(|value| ScalarValue::Float64(Some(value))).map_err(|_| Wrong::Value),
+        Type::BYTEA => bytea(text).map(|bytes| ScalarValue::Binary(Some(bytes))).ok_or(ParamError::Invalid),
+        Type::FLOAT4 => text.trim().parse().map(|value| ScalarValue::Float32(Some(value))).map_err(|_| ParamError::Invalid),
+        Type::FLOAT8 => text.trim().parse().map(|value| ScalarValue::Float64(Some(value))).map_err(|_| ParamError::Invalid),
         _ => {
-            let data_type = arrow_type(pg_type).ok_or(Wrong::Value)?;
+            let data_type = arrow_type(pg_type).ok_or(ParamError::Invalid)?;
             let text = match (pg_type, date_and_zone(text)) {
                 // The zone of a date means nothing.
                 (&Type::DATE | &Type::TIMESTAMP, Some((date, _))) => date.to_owned(),
@@ -113,11 +114,11 @@ fn from_text(pg_type: &Type, bytes: &[u8], zone: Zone) -> Read<ScalarValue> {
             if *pg_type == Type::TIMESTAMPTZ
                 && let Some(zone) = zone.other_than_utc()
             {
-                let micros = time_in_zone(&text, &zone).ok_or(Wrong::Value)?;
+                let micros = time_in_zone(&text, &zone).ok_or(ParamError::Invalid)?;
                 return Ok(ScalarValue::TimestampMicrosecond(Some(micros), Some("UTC".into())));
             }
-            let value = ScalarValue::Utf8(Some(text)).cast_to(&data_type).map_err(|_| Wrong::Value)?;
-            if value.is_null() { Err(Wrong::Value) } else { Ok(value) }
+            let value = ScalarValue::Utf8(Some(text)).cast_to(&data_type).map_err(|_| ParamError::Invalid)?;
+            if value.is_null() { Err(ParamError::Invalid) } else { Ok(value) }
         }
     }
 }
@@ -127,10 +128,10 @@ fn from_binary(pg_type: &Type, mut bytes: Bytes) -> Read<ScalarValue> {
         return array(item, binary_items(item, bytes)?);
     }
     let length = bytes.len();
-    let sized = |expected: usize| if length == expected { Ok(()) } else { Err(Wrong::Value) };
+    let sized = |expected: usize| if length == expected { Ok(()) } else { Err(ParamError::Invalid) };
     let text = |bytes: &Bytes| match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains('\0') => Ok(ScalarValue::Utf8(Some(text.to_owned()))),
-        _ => Err(Wrong::Value),
+        _ => Err(ParamError::Invalid),
     };
     Ok(match *pg_type {
         Type::BOOL => sized(1).map(|()| ScalarValue::Boolean(Some(bytes[0] != 0)))?,
@@ -150,36 +151,36 @@ fn from_binary(pg_type: &Type, mut bytes: Bytes) -> Read<ScalarValue> {
         Type::BYTEA => ScalarValue::Binary(Some(bytes.to_vec())),
         Type::DATE => {
             sized(4)?;
-            ScalarValue::Date32(Some(bytes.get_i32().checked_add(EPOCH_DAYS).ok_or(Wrong::Range)?))
+            ScalarValue::Date32(Some(bytes.get_i32().checked_add(EPOCH_DAYS).ok_or(ParamError::OutOfRange)?))
         }
         Type::TIME => sized(8).map(|()| ScalarValue::Time64Microsecond(Some(bytes.get_i64())))?,
         Type::TIMESTAMP | Type::TIMESTAMPTZ => {
             sized(8)?;
-            let micros = bytes.get_i64().checked_add(EPOCH_MICROS).ok_or(Wrong::Range)?;
+            let micros = bytes.get_i64().checked_add(EPOCH_MICROS).ok_or(ParamError::OutOfRange)?;
             ScalarValue::TimestampMicrosecond(Some(micros), (*pg_type == Type::TIMESTAMPTZ).then(|| "UTC".into()))
         }
         Type::INTERVAL => {
             sized(16)?;
             let (micros, days, months) = (bytes.get_i64(), bytes.get_i32(), bytes.get_i32());
-            let nanos = micros.checked_mul(1_000).ok_or(Wrong::Range)?;
+            let nanos = micros.checked_mul(1_000).ok_or(ParamError::OutOfRange)?;
             ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(months, days, nanos)))
         }
         Type::JSONB => match bytes.first() {
             Some(1) => text(&bytes.slice(1..))?,
-            _ => return Err(Wrong::Value),
+            _ => return Err(ParamError::Invalid),
         },
         _ => text(&bytes)?,
     })
 }
 
 fn array(item: &Type, items: Vec<ScalarValue>) -> Read<ScalarValue> {
-    let data_type = arrow_type(item).ok_or(Wrong::Value)?;
+    let data_type = arrow_type(item).ok_or(ParamError::Invalid)?;
     // Each decimal says its own number of digits.
     let data_type = match items.iter().find(|value| !value.is_null()) {
         Some(ScalarValue::Decimal128(..) | ScalarValue::Decimal256(..)) => widest(&items),
         _ => data_type,
     };
-    let items = items.iter().map(|value| value.cast_to(&data_type)).collect::<Result<Vec<_>, _>>().map_err(|_| Wrong::Range)?;
+    let items = items.iter().map(|value| value.cast_to(&data_type)).collect::<Result<Vec<_>, _>>().map_err(|_| ParamError::OutOfRange)?;
     Ok(ScalarValue::List(ScalarValue::new_list_nullable(&items, &data_type)))
 }
 
@@ -198,11 +199,11 @@ fn widest(items: &[ScalarValue]) -> DataType {
 }
 
 fn binary_items(item: &Type, mut bytes: Bytes) -> Read<Vec<ScalarValue>> {
-    let i32 = |bytes: &mut Bytes| if bytes.len() < 4 { Err(Wrong::Value) } else { Ok(bytes.get_i32()) };
+    let i32 = |bytes: &mut Bytes| if bytes.len() < 4 { Err(ParamError::Invalid) } else { Ok(bytes.get_i32()) };
     let dimensions = i32(&mut bytes)?;
     i32(&mut bytes)?;
     if i32(&mut bytes)? as u32 != item.oid() || !(0..=1).contains(&dimensions) {
-        return Err(Wrong::Value);
+        return Err(ParamError::Invalid);
     }
     if dimensions == 0 {
         return Ok(Vec::new());
@@ -212,14 +213,14 @@ fn binary_items(item: &Type, mut bytes: Bytes) -> Read<Vec<ScalarValue>> {
     let mut items = Vec::new();
     for _ in 0..count {
         items.push(match i32(&mut bytes)? {
-            -1 => ScalarValue::try_new_null(&arrow_type(item).ok_or(Wrong::Value)?).map_err(|_| Wrong::Value)?,
+            -1 => ScalarValue::try_new_null(&arrow_type(item).ok_or(ParamError::Invalid)?).map_err(|_| ParamError::Invalid)?,
             length => {
-                let length = usize::try_from(length).ok().filter(|length| *length <= bytes.len()).ok_or(Wrong::Value)?;
+                let length = usize::try_from(length).ok().filter(|length| *length <= bytes.len()).ok_or(ParamError::Invalid)?;
                 from_binary(item, bytes.split_to(length))?
             }
         });
     }
-    if bytes.is_empty() { Ok(items) } else { Err(Wrong::Value) }
+    if bytes.is_empty() { Ok(items) } else { Err(ParamError::Invalid) }
 }
 
 /// `\x00ff`, or the older spelling with `\000`.
@@ -262,49 +263,49 @@ fn decimal(text: &str) -> Read<ScalarValue> {
         None => ("", text.strip_prefix('+').unwrap_or(text)),
     };
     let (digits, exponent) = match unsigned.split_once(['e', 'E']) {
-        Some((digits, exponent)) => (digits, exponent.parse::<i32>().map_err(|_| Wrong::Value)?),
+        Some((digits, exponent)) => (digits, exponent.parse::<i32>().map_err(|_| ParamError::Invalid)?),
         None => (unsigned, 0),
     };
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let all = format!("{whole}{fraction}");
     if all.is_empty() || !all.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Wrong::Value);
+        return Err(ParamError::Invalid);
     }
-    let scale = i32::try_from(fraction.len()).ok().and_then(|scale| scale.checked_sub(exponent)).ok_or(Wrong::Range)?;
+    let scale = i32::try_from(fraction.len()).ok().and_then(|scale| scale.checked_sub(exponent)).ok_or(ParamError::OutOfRange)?;
     let kept = all.trim_start_matches('0');
     let (kept, scale) = match scale {
         scale if scale >= 0 => (kept.to_owned(), scale as usize),
         zeros if zeros.unsigned_abs() as usize <= MOST_DIGITS => (format!("{kept}{}", "0".repeat(zeros.unsigned_abs() as usize)), 0),
-        _ => return Err(Wrong::Range),
+        _ => return Err(ParamError::OutOfRange),
     };
     let precision = kept.len().max(scale).max(1);
     if precision > MOST_DIGITS {
-        return Err(Wrong::Range);
+        return Err(ParamError::OutOfRange);
     }
     let signed = format!("{sign}{}", if kept.is_empty() { "0" } else { &kept });
     if precision <= DIGITS {
-        let value = signed.parse().map_err(|_| Wrong::Range)?;
+        let value = signed.parse().map_err(|_| ParamError::OutOfRange)?;
         return Ok(ScalarValue::Decimal128(Some(value), precision as u8, scale as i8));
     }
-    let value = arrow::datatypes::i256::from_string(&signed).ok_or(Wrong::Range)?;
+    let value = arrow::datatypes::i256::from_string(&signed).ok_or(ParamError::OutOfRange)?;
     Ok(ScalarValue::Decimal256(Some(value), precision as u8, scale as i8))
 }
 
 /// The digits of PostgreSQL's binary form: groups of four. It has no place for what is no number here.
 fn numeric(mut bytes: Bytes) -> Read<String> {
     if bytes.len() < 8 {
-        return Err(Wrong::Value);
+        return Err(ParamError::Invalid);
     }
     let (count, weight, sign, scale) = (bytes.get_u16() as usize, bytes.get_i16(), bytes.get_u16(), bytes.get_u16() as usize);
     if bytes.len() != 2 * count || !matches!(sign, 0 | 0x4000) {
-        return Err(Wrong::Value);
+        return Err(ParamError::Invalid);
     }
     if count > MOST_DIGITS || scale > MOST_DIGITS || i32::from(weight).abs() > MOST_DIGITS as i32 {
-        return Err(Wrong::Range);
+        return Err(ParamError::OutOfRange);
     }
     let groups: Vec<u16> = (0..count).map(|_| bytes.get_u16()).collect();
     if groups.iter().any(|group| *group > 9_999) {
-        return Err(Wrong::Value);
+        return Err(ParamError::Invalid);
     }
     let group =
         |place: i32| usize::try_from(i32::from(weight) - place).ok().and_then(|index| groups.get(index)).copied().unwrap_or_default();

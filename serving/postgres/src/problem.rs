@@ -10,11 +10,11 @@ use types::{Error, ErrorKind, Reason};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SqlProblem {
     pub(crate) state: &'static str,
-    said: Box<Said>,
+    report: Box<ErrorReport>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Said {
+struct ErrorReport {
     message: String,
     detail: Option<String>,
     hint: Option<String>,
@@ -54,32 +54,32 @@ const MEMORY_LIMITS: [&str; 3] = ["serving.limits.query_memory", "serving.limits
 
 impl SqlProblem {
     pub(crate) fn new(state: &'static str, message: impl Into<String>) -> Self {
-        Self { state, said: Box::new(Said { message: message.into(), ..Said::default() }) }
+        Self { state, report: Box::new(ErrorReport { message: message.into(), ..ErrorReport::default() }) }
     }
 
     /// The connection ends with it.
     pub(crate) fn fatal(state: &'static str, message: impl Into<String>) -> Self {
         let mut problem = Self::new(state, message);
-        problem.said.is_fatal = true;
+        problem.report.is_fatal = true;
         problem
     }
 
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.said.hint = Some(hint.into());
+        self.report.hint = Some(hint.into());
         self
     }
 
     /// The same, with what caused it as its detail.
     pub(crate) fn because(mut self, other: &SqlProblem) -> Self {
-        self.said.detail = Some(other.said.message.clone());
+        self.report.detail = Some(other.report.message.clone());
         self
     }
 
     /// The same for a statement that begins at this byte of the text that was sent; of an empty one, without a place.
     pub(crate) fn within(mut self, text: &str, start: usize) -> Self {
         let before = text[..start].chars().count();
-        let at = self.said.place.filter(|_| !text.is_empty()).and_then(|place| character(&text[start..], place));
-        self.said.position = at.map(|at| before + at);
+        let at = self.report.place.filter(|_| !text.is_empty()).and_then(|place| character(&text[start..], place));
+        self.report.position = at.map(|at| before + at);
         self
     }
 
@@ -88,13 +88,13 @@ impl SqlProblem {
     }
 
     fn fields(self) -> Vec<(u8, String)> {
-        let said = *self.said;
-        let severity = if said.is_fatal { "FATAL" } else { "ERROR" };
+        let report = *self.report;
+        let severity = if report.is_fatal { "FATAL" } else { "ERROR" };
         let mut fields = vec![(b'S', severity.to_owned()), (b'V', severity.to_owned()), (b'C', self.state.to_owned())];
-        fields.push((b'M', without_zeros(said.message)));
-        fields.extend(said.detail.map(|detail| (b'D', without_zeros(detail))));
-        fields.extend(said.hint.map(|hint| (b'H', without_zeros(hint))));
-        fields.extend(said.position.map(|position| (b'P', position.to_string())));
+        fields.push((b'M', without_zeros(report.message)));
+        fields.extend(report.detail.map(|detail| (b'D', without_zeros(detail))));
+        fields.extend(report.hint.map(|hint| (b'H', without_zeros(hint))));
+        fields.extend(report.position.map(|position| (b'P', position.to_string())));
         fields
     }
 }
@@ -117,7 +117,7 @@ impl From<Error> for SqlProblem {
             key => Some(format!("{key}: {value}")),
         };
         let detail: Vec<String> = error.context().iter().filter_map(shown).collect();
-        let said = Said {
+        let report = ErrorReport {
             message: error.message_with_cause(),
             detail: (!detail.is_empty()).then(|| detail.join(", ")),
             hint: error.fact("help").map(str::to_owned),
@@ -125,7 +125,7 @@ impl From<Error> for SqlProblem {
             position: None,
             is_fatal: false,
         };
-        SqlProblem { state: state_of(&error), said: Box::new(said) }
+        SqlProblem { state: state_of(&error), report: Box::new(report) }
     }
 }
 
@@ -206,7 +206,7 @@ mod tests {
         let text = "SELECT 1; SELECT ä,\n  wrong";
         let error = Error::input("there is no column \"wrong\"").with_reason(Reason::UnknownColumn).with("line", 2).with("column", 3);
         let problem = SqlProblem::from(error).within(text, 10);
-        assert_eq!((problem.state, problem.said.position), ("42703", Some(23)));
+        assert_eq!((problem.state, problem.report.position), ("42703", Some(23)));
         assert_eq!(text.chars().skip(22).collect::<String>(), "wrong");
         let fields = problem.fields();
         assert!(fields.contains(&(b'P', "23".into())) && fields.contains(&(b'S', "ERROR".into())), "{fields:?}");
@@ -237,7 +237,7 @@ mod tests {
     fn what_helps_is_a_hint_and_what_else_is_known_a_detail() {
         let problem = SqlProblem::from(Error::unavailable("the view is being built").with("percent", 12).with("help", "ask again later"));
         assert_eq!(
-            (problem.state, problem.said.hint.as_deref(), problem.said.detail.as_deref()),
+            (problem.state, problem.report.hint.as_deref(), problem.report.detail.as_deref()),
             ("57P03", Some("ask again later"), Some("percent: 12"))
         );
     }
