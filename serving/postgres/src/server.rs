@@ -25,7 +25,7 @@ use crate::login::{Caller, login};
 use crate::metadata::Metadata;
 use crate::problem::{SHUTTING_DOWN, SqlProblem, TOO_MANY_CONNECTIONS};
 use crate::query::QueryEngine;
-use crate::startup::{CLOSE_TIME, Greeted, STARTUP_TIME, StartupMessage, Stream, Unwelcome, greet, welcome};
+use crate::startup::{CLOSE_TIME, Handshake, STARTUP_TIME, StartupError, StartupMessage, Stream, begin_session, shake_hands};
 
 /// For each client this many sockets may be open: of clients, of those that are refused because there is no room, and
 /// of those that have sent nothing yet.
@@ -95,54 +95,54 @@ impl Server {
                 let _open = OpenConnection::count(metrics::gauge!("basestream_serving_postgres_connections"));
                 connection.run(&self.stop).await;
             }
-            Err(Unwelcome::Refused(stream, problem)) => refuse(stream, problem).await,
-            Err(Unwelcome::Done) => {}
+            Err(StartupError::Refused(stream, problem)) => refuse(stream, problem).await,
+            Err(StartupError::Done) => {}
         }
     }
 
     /// Lets a client in that says who it is, if there is a place for it.
-    async fn let_in(&self, socket: TcpStream) -> Result<(Connection, SemaphorePermit<'_>), Unwelcome> {
+    async fn let_in(&self, socket: TcpStream) -> Result<(Connection, SemaphorePermit<'_>), StartupError> {
         let mut buffer = BytesMut::new();
         let begun = Instant::now();
-        let greeted = self.greeted(socket, &mut buffer).await?;
+        let handshake = self.handshake(socket, &mut buffer).await?;
         let time_left = STARTUP_TIME.saturating_sub(begun.elapsed());
-        let LoggedIn { stream, client, caller } = self.logged_in(greeted, &mut buffer, time_left).await?;
+        let LoggedIn { stream, client, caller } = self.logged_in(handshake, &mut buffer, time_left).await?;
         // A client takes a place once it has said who it is.
-        let Ok(place) = self.clients.try_acquire() else { return Err(Unwelcome::Refused(stream, self.too_many_clients())) };
+        let Ok(place) = self.clients.try_acquire() else { return Err(StartupError::Refused(stream, self.too_many_clients())) };
         let key = self.cancels.register();
         let mut out = BytesMut::new();
-        let welcomed = welcome(&client, &key, &mut out).and_then(|session| Ok((session, self.acting_for(&caller.principal)?)));
-        let (session, query_engine) = match welcomed {
+        let session = begin_session(&client, &key, &mut out).and_then(|session| Ok((session, self.acting_for(&caller.principal)?)));
+        let (session, query_engine) = match session {
             Ok(begun) => begun,
-            Err(problem) => return Err(Unwelcome::Refused(stream, problem)),
+            Err(problem) => return Err(StartupError::Refused(stream, problem)),
         };
         let buffers = Buffers { read: buffer, out };
         Ok((Connection::new(stream, buffers, session, query_engine, caller, key), place))
     }
 
-    async fn greeted(&self, socket: TcpStream, buffer: &mut BytesMut) -> Result<Greeted, Unwelcome> {
-        let greeted = tokio::select! {
-            () = self.stop.cancelled() => return Err(Unwelcome::Done),
-            greeted = timeout(STARTUP_TIME, greet(socket, buffer, &self.cancels, self.tls.as_ref())) => greeted,
+    async fn handshake(&self, socket: TcpStream, buffer: &mut BytesMut) -> Result<Handshake, StartupError> {
+        let handshake = tokio::select! {
+            () = self.stop.cancelled() => return Err(StartupError::Done),
+            handshake = timeout(STARTUP_TIME, shake_hands(socket, buffer, &self.cancels, self.tls.as_ref())) => handshake,
         };
-        greeted.unwrap_or_else(|_| {
+        handshake.unwrap_or_else(|_| {
             debug!("a PostgreSQL connection said nothing in time");
-            Err(Unwelcome::Done)
+            Err(StartupError::Done)
         })
     }
 
-    async fn logged_in(&self, greeted: Greeted, buffer: &mut BytesMut, time_left: Duration) -> Result<LoggedIn, Unwelcome> {
-        let Greeted { mut stream, client, certificate } = greeted;
+    async fn logged_in(&self, handshake: Handshake, buffer: &mut BytesMut, time_left: Duration) -> Result<LoggedIn, StartupError> {
+        let Handshake { mut stream, client, certificate } = handshake;
         if self.stop.is_cancelled() {
-            return Err(Unwelcome::Refused(stream, SqlProblem::fatal(SHUTTING_DOWN, "the server is stopping")));
+            return Err(StartupError::Refused(stream, SqlProblem::fatal(SHUTTING_DOWN, "the server is stopping")));
         }
         let login = login(&mut stream, buffer, &client.user, &self.authenticator, certificate.as_deref());
         match timeout(time_left, login).await {
             Ok(Ok(caller)) => Ok(LoggedIn { stream, client, caller }),
-            Ok(Err(problem)) => Err(Unwelcome::Refused(stream, problem)),
+            Ok(Err(problem)) => Err(StartupError::Refused(stream, problem)),
             Err(_) => {
                 debug!("a PostgreSQL client did not log in in time");
-                Err(Unwelcome::Done)
+                Err(StartupError::Done)
             }
         }
     }

@@ -30,7 +30,7 @@ const MAX_REQUESTS: usize = 2;
 /// The protocol that is spoken, as its messages write it.
 const PROTOCOL_3_0: i32 = 3 << 16;
 
-/// What a client said of itself.
+/// The startup message, in which a client says who it is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StartupMessage {
     pub(crate) user: String,
@@ -43,47 +43,47 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// A client that was greeted.
-pub(crate) struct Greeted {
+/// A connection whose client has sent its startup message: what comes before it logs in.
+pub(crate) struct Handshake {
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) client: StartupMessage,
     /// What a login can be bound to, if the connection is encrypted: see [`end_point`].
     pub(crate) certificate: Option<Vec<u8>>,
 }
 
-/// Why a client was not greeted.
-pub(crate) enum Unwelcome {
+/// Why a client was not let in.
+pub(crate) enum StartupError {
     /// The connection was for something else, which is done, or the client has gone.
     Done,
     Refused(Box<dyn Stream>, SqlProblem),
 }
 
-/// Reads what a client begins with. With `tls`, nothing but an encrypted startup is answered.
-pub(crate) async fn greet(
+/// Reads a client's first messages, up to the startup message. With `tls`, nothing but an encrypted startup is answered.
+pub(crate) async fn shake_hands(
     socket: TcpStream,
     buffer: &mut BytesMut,
     cancels: &Cancels,
     tls: Option<&ServerTls>,
-) -> Result<Greeted, Unwelcome> {
+) -> Result<Handshake, StartupError> {
     let mut stream: Box<dyn Stream> = Box::new(socket);
     // Encryption that the client has to ask for first.
     let (mut missing, mut certificate) = (tls, None);
     for _ in 0..=MAX_REQUESTS {
         let opening = match read(&mut stream, buffer).await {
             Ok(Some(opening)) => opening,
-            Ok(None) => return Err(Unwelcome::Done),
-            Err(problem) => return Err(Unwelcome::Refused(stream, problem)),
+            Ok(None) => return Err(StartupError::Done),
+            Err(problem) => return Err(StartupError::Refused(stream, problem)),
         };
         let accepted = match opening {
             Opening::Cancel { process, key } => {
                 cancels.cancel(process, &key);
-                return Err(Unwelcome::Done);
+                return Err(StartupError::Done);
             }
-            Opening::Startup { .. } if missing.is_some() => return Err(Unwelcome::Refused(stream, not_encrypted())),
+            Opening::Startup { .. } if missing.is_some() => return Err(StartupError::Refused(stream, not_encrypted())),
             Opening::Startup { minor, parameters } => {
                 return match client(minor, parameters) {
-                    Ok(client) => Ok(Greeted { stream, client, certificate }),
-                    Err(problem) => Err(Unwelcome::Refused(stream, problem)),
+                    Ok(client) => Ok(Handshake { stream, client, certificate }),
+                    Err(problem) => Err(StartupError::Refused(stream, problem)),
                 };
             }
             Opening::Ssl => missing,
@@ -97,7 +97,7 @@ pub(crate) async fn greet(
             missing = None;
         }
     }
-    Err(Unwelcome::Refused(
+    Err(StartupError::Refused(
         stream,
         SqlProblem::fatal(PROTOCOL_VIOLATION, "found another request for encryption, expected a startup message"),
     ))
@@ -109,26 +109,26 @@ fn not_encrypted() -> SqlProblem {
 }
 
 /// Answers a request for encryption.
-async fn send_reply(stream: &mut Box<dyn Stream>, reply: SslResponse) -> Result<(), Unwelcome> {
+async fn send_reply(stream: &mut Box<dyn Stream>, reply: SslResponse) -> Result<(), StartupError> {
     let mut out = BytesMut::new();
     let written = put(&mut out, PgWireBackendMessage::SslResponse(reply));
     if written.is_err() || stream.write_all(&out).await.is_err() {
-        return Err(Unwelcome::Done);
+        return Err(StartupError::Done);
     }
     Ok(())
 }
 
-async fn encrypted(stream: Box<dyn Stream>, buffer: &BytesMut, tls: &ServerTls) -> Result<Box<dyn Stream>, Unwelcome> {
+async fn encrypted(stream: Box<dyn Stream>, buffer: &BytesMut, tls: &ServerTls) -> Result<Box<dyn Stream>, StartupError> {
     // What came before the handshake could have been put there by somebody in between.
     if !buffer.is_empty() {
         let problem = SqlProblem::fatal(PROTOCOL_VIOLATION, "found bytes between the request for encryption and the handshake");
-        return Err(Unwelcome::Refused(stream, problem));
+        return Err(StartupError::Refused(stream, problem));
     }
     let mut config = (*tls.config()).clone();
     config.alpn_protocols = vec![ALPN.to_vec()];
     let accepted = TlsAcceptor::from(Arc::new(config)).accept(stream).await;
     let encrypted = accepted.inspect_err(|error| tracing::debug!(%error, "a TLS handshake failed"));
-    Ok(Box::new(encrypted.map_err(|_| Unwelcome::Done)?))
+    Ok(Box::new(encrypted.map_err(|_| StartupError::Done)?))
 }
 
 /// The signature algorithms with SHA-256, RSA and ECDSA, as certificates have them.
@@ -165,8 +165,8 @@ fn client(minor: u16, parameters: Vec<(String, String)>) -> Result<StartupMessag
     Ok(StartupMessage { user, parameters, minor })
 }
 
-/// Answers a client's startup: it may ask now.
-pub(crate) fn welcome(client: &StartupMessage, key: &CancelKey, out: &mut BytesMut) -> Result<ClientSession, SqlProblem> {
+/// Answers the startup of a client that has logged in: its session begins.
+pub(crate) fn begin_session(client: &StartupMessage, key: &CancelKey, out: &mut BytesMut) -> Result<ClientSession, SqlProblem> {
     let session = ClientSession::begin(&client.user, &client.parameters)
         .map_err(|problem| SqlProblem::fatal(problem.state, "a parameter of the startup is not understood").because(&problem))?;
     let options: Vec<String> = client.parameters.iter().map(|(name, _)| name).filter(|name| name.starts_with("_pq_.")).cloned().collect();
