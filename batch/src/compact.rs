@@ -45,8 +45,8 @@ pub const COMPACTION_LEASE: &str = "compaction";
 pub enum Compaction {
     Done(Compacted),
     /// Nothing was done: the files of these checkpoints were decoded or decided by other versions of their streams than
-    /// the files before. They must begin groups of their own.
-    Apart(BTreeSet<Uuid>),
+    /// the files before them. Each of these checkpoints has to begin a group of its own.
+    MixedVersions(BTreeSet<Uuid>),
 }
 
 /// What one compaction did.
@@ -82,9 +82,9 @@ impl Batch {
     pub async fn compact(&self, state: &CatalogState, group: &[&CheckpointRecord], lease: &KeepLease, clock: &Clock) -> Result<Compaction> {
         let ids: Vec<Uuid> = group.iter().map(|checkpoint| checkpoint.id).collect();
         let inputs = inputs_of(state, &ids)?;
-        let (versions, apart) = self.versions(state, group).await?;
-        if !apart.is_empty() {
-            return Ok(Compaction::Apart(apart));
+        let (versions, changed) = self.versions(state, group).await?;
+        if !changed.is_empty() {
+            return Ok(Compaction::MixedVersions(changed));
         }
         let id = Uuid::now_v7();
         let record = compacted(id, group).ok_or_else(|| Error::internal("no checkpoint is compacted"))?;
@@ -124,7 +124,7 @@ impl Batch {
 
     /// Returns the versions behind each stream's files, and the checkpoints where they change.
     async fn versions(&self, state: &CatalogState, group: &[&CheckpointRecord]) -> Result<(BTreeMap<Arc<str>, Versions>, BTreeSet<Uuid>)> {
-        let (mut before, mut apart) = (BTreeMap::new(), BTreeSet::new());
+        let (mut before, mut changed) = (BTreeMap::new(), BTreeSet::new());
         for checkpoint in group {
             let mut found: BTreeMap<Arc<str>, Versions> = BTreeMap::new();
             for file in state.files.of_checkpoint(checkpoint.id) {
@@ -147,14 +147,14 @@ impl Batch {
                             before.insert(both);
                         }
                         None => {
-                            apart.insert(checkpoint.id);
+                            changed.insert(checkpoint.id);
                             before.insert(versions);
                         }
                     },
                 }
             }
         }
-        Ok((before, apart))
+        Ok((before, changed))
     }
 
     /// Writes one file of each kind and stream.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use catalog::{CatalogState, CheckpointRecord, RunRecord, checkpoints_after, draft_to_resume};
-use committed::lacking::{Lacking, SplitCheckpoints, archive_files_read, events_of, split_lacking};
+use committed::lacking::{MissingStates, SplitCheckpoints, archive_files_read, events_of, split_lacking};
 use committed::registry::{LiveView, Registry};
 use serde::Serialize;
 use storage::{Manifest, Tier};
@@ -142,7 +142,7 @@ fn plan_of_checkpoints(
     let (count, events) = (checkpoints.len(), events_of(state, live, &checkpoints));
     let SplitCheckpoints { stored, lacking: to_compute } = match from {
         StatesFrom::Events(_) => SplitCheckpoints { stored: Vec::new(), lacking: checkpoints },
-        StatesFrom::Stored | StatesFrom::StoredOrLog => split_lacking(state, live, &Lacking::default(), checkpoints),
+        StatesFrom::Stored | StatesFrom::StoredOrLog => split_lacking(state, live, &MissingStates::default(), checkpoints),
     };
     let states_objects = stored.iter().flat_map(|checkpoint| state.readable_of(checkpoint.id, FileKind::States)).collect();
     let (archive, replayed) = match from.reads_log() {

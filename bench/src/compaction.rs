@@ -105,8 +105,12 @@ async fn read(installed: &Installed) -> Result<Read> {
 /// Compacts everything, as if its day was over.
 async fn compact(installed: &Installed) -> Result<Compacted> {
     let rules = CompactionRules { target_bytes: 256 << 20, after: Duration::ZERO };
-    let compacting =
-        Compacting { batch: installed.installation.batch(), rules, clock: Arc::new(|| jobs::now() + TWO_DAYS), apart: Default::default() };
+    let compacting = Compacting {
+        batch: installed.installation.batch(),
+        rules,
+        clock: Arc::new(|| jobs::now() + TWO_DAYS),
+        group_starts: Default::default(),
+    };
     compacting.compact().await
 }
 

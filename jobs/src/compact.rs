@@ -19,13 +19,14 @@ use crate::collect::{reads, without_staging};
 /// The longest wait after a round that failed, unless rounds are further apart anyway.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
-/// What compacts the archive of one installation; in a fleet one process at a time does.
+/// Compacts the archive of one installation. In a fleet one process at a time does so.
 pub struct Compacting {
     pub batch: Batch,
     pub rules: CompactionRules,
     pub clock: Clock,
-    /// Where the versions of files change. They are found by reading files, once in a process's life.
-    pub apart: Arc<Mutex<BTreeSet<Uuid>>>,
+    /// Checkpoints whose files were written by other versions of their streams than the files before. They are found by
+    /// reading the files, once in the life of a process.
+    pub group_starts: Arc<Mutex<BTreeSet<Uuid>>>,
 }
 
 impl Compacting {
@@ -91,7 +92,7 @@ impl Compacting {
                 }
                 let group: Vec<&CheckpointRecord> = group.iter().filter_map(|id| state.checkpoints.get(*id)).collect();
                 match self.batch.compact(&state, &group, lease, &self.clock).await {
-                    Ok(Compaction::Apart(found)) => self.lock_apart().extend(found),
+                    Ok(Compaction::MixedVersions(found)) => self.lock_group_starts().extend(found),
                     Ok(Compaction::Done(done)) => {
                         count(&done);
                         all = all.and(&done);
@@ -118,21 +119,22 @@ impl Compacting {
             None => Registry::load(state, &self.batch.functions).await?,
         };
         let registry = registry.insert(loaded);
-        let apart = self.apart_in(state);
+        let starts = self.group_starts(state);
         let state = without_staging(state, registry);
-        let groups = compactions(&state, &reads(registry), &self.rules, &apart, (self.clock)());
+        let groups = compactions(&state, &reads(registry), &self.rules, &starts, (self.clock)());
         Ok(groups.into_iter().map(|group| group.into_iter().map(|checkpoint| checkpoint.id).collect()).collect())
     }
 
-    /// Returns where versions change. Forgets the checkpoints that the catalog no longer has: they were compacted.
-    fn apart_in(&self, state: &CatalogState) -> BTreeSet<Uuid> {
-        let mut apart = self.lock_apart();
-        apart.retain(|id| state.checkpoints.get(*id).is_some());
-        apart.clone()
+    /// Returns the checkpoints that begin a group. Those that the catalog no longer has were compacted: they are
+    /// forgotten.
+    fn group_starts(&self, state: &CatalogState) -> BTreeSet<Uuid> {
+        let mut starts = self.lock_group_starts();
+        starts.retain(|id| state.checkpoints.get(*id).is_some());
+        starts.clone()
     }
 
-    fn lock_apart(&self) -> MutexGuard<'_, BTreeSet<Uuid>> {
-        self.apart.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_group_starts(&self) -> MutexGuard<'_, BTreeSet<Uuid>> {
+        self.group_starts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

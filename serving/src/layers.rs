@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use catalog::{CatalogState, CheckpointRecord};
-use committed::lacking::{Lacking, SplitCheckpoints, events_of, split_lacking};
+use committed::lacking::{MissingStates, SplitCheckpoints, events_of, split_lacking};
 use committed::registry::LiveView;
 use committed::segment::{Segment, SegmentSession, StoredSegment, computed_segment, stored_segment};
 use futures::{StreamExt, TryStreamExt};
@@ -74,7 +74,7 @@ pub enum Refreshed {
     /// States of some checkpoints would have to be computed from more events than may be.
     Short {
         layers: Vec<LayerRun>,
-        lacking: Lacking,
+        lacking: MissingStates,
         events: i64,
     },
 }
@@ -83,7 +83,7 @@ pub enum Refreshed {
 /// aged. What checkpoints lack is computed from the archive, within the budget. `lacking` is what was found out before.
 pub async fn refresh(
     known: &[LayerRun],
-    mut lacking: Lacking,
+    mut lacking: MissingStates,
     source: &LayerSource<'_>,
     view: &LiveView,
     state: &CatalogState,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use catalog::CatalogState;
 use committed::building::BuildProgress;
-use committed::lacking::Lacking;
+use committed::lacking::MissingStates;
 use committed::registry::{LiveView, Registry};
 use engine::fresh::{FreshLayer, ViewVersion};
 use types::failures::Failures;
@@ -51,7 +51,7 @@ pub struct LoadedView {
 pub struct BuildingView {
     /// What is loaded of it, and which checkpoints lack its states.
     pub held: LoadedView,
-    pub lacking: Lacking,
+    pub lacking: MissingStates,
     /// The events that would have to be read.
     pub events_lacking: i64,
     /// How far its run is.

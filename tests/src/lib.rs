@@ -285,7 +285,7 @@ impl Harness {
         let rules = CompactionRules { target_bytes: 64 << 20, after: Duration::ZERO };
         let batch = self.batch_layer(256 << 20);
         let clock: types::tiles::Clock = Arc::new(|| now() + 2 * 86_400_000_000);
-        jobs::compact::Compacting { batch, rules, clock, apart: Default::default() }.compact().await
+        jobs::compact::Compacting { batch, rules, clock, group_starts: Default::default() }.compact().await
     }
 
     /// Serves the version of a view again that was served before the present one, and returns its number; `None` if it

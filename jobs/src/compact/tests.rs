@@ -39,9 +39,9 @@ async fn checkpoints_that_the_catalog_no_longer_has_are_forgotten() {
     let folder = tempfile::tempdir().unwrap();
     let installation = installation(&folder).await;
     let compacting = installation.compacting();
-    compacting.lock_apart().insert(Uuid::now_v7());
+    compacting.lock_group_starts().insert(Uuid::now_v7());
     compacting.due(&installation.catalog.state().await.unwrap(), &mut None).await.unwrap();
-    assert!(compacting.lock_apart().is_empty());
+    assert!(compacting.lock_group_starts().is_empty());
 }
 
 async fn installation(folder: &tempfile::TempDir) -> Installation {

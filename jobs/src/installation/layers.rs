@@ -132,7 +132,7 @@ impl Installation {
         let archive = &self.settings.archive;
         let target_bytes = i64::try_from(archive.target_bytes).unwrap_or(i64::MAX);
         let rules = CompactionRules { target_bytes, after: archive.compact_after };
-        Compacting { batch: self.batch(), rules, clock: clock(), apart: Default::default() }
+        Compacting { batch: self.batch(), rules, clock: clock(), group_starts: Default::default() }
     }
 
     /// Returns what trims the log; `None` for a log that deletes by settings of its own.

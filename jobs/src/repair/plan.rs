@@ -123,36 +123,37 @@ fn log_action(state: &CatalogState, file: &FileRecord, logs: &BTreeMap<Arc<str>,
         .collect();
     match in_log(state, stream, &ranges, logs.get(stream)) {
         Ok(()) => RepairAction::ReadAgain { stream: stream.clone(), checkpoint: checkpoint.id.to_string() },
-        Err(Lacking::Unknown(why)) => refuse(why, "try again when the log answers, with the log that the stream was read from"),
-        Err(Lacking::Lost(why)) if accept_gap => RepairAction::GiveUp { stream: stream.clone(), lost: ranges, why },
-        Err(Lacking::Lost(why)) => refuse(why, RESTORE),
+        Err(MissingFromLog::Unknown(why)) => refuse(why, "try again when the log answers, with the log that the stream was read from"),
+        Err(MissingFromLog::Lost(why)) if accept_gap => RepairAction::GiveUp { stream: stream.clone(), lost: ranges, why },
+        Err(MissingFromLog::Lost(why)) => refuse(why, RESTORE),
     }
 }
 
 const RESTORE: &str =
     "restore the file from a backup; or `basestream repair --accept-gap` records its offsets as lost and continues without them";
 
-enum Lacking {
+/// Why the log cannot supply the records of a file.
+enum MissingFromLog {
     Unknown(String),
     Lost(String),
 }
 
 /// Checks that the log still has all of these ranges, and that it is the log from which they were read.
-fn in_log(state: &CatalogState, stream: &Arc<str>, ranges: &[OffsetRange], log: Option<&LogFacts>) -> Result<(), Lacking> {
+fn in_log(state: &CatalogState, stream: &Arc<str>, ranges: &[OffsetRange], log: Option<&LogFacts>) -> Result<(), MissingFromLog> {
     let (identity, bounds) = match log {
         Some(LogFacts::Known { identity, bounds }) => (identity, bounds),
-        Some(LogFacts::Unknown(why)) => return Err(Lacking::Unknown(why.clone())),
-        None => return Err(Lacking::Unknown(format!("the log of {stream} was not queried"))),
+        Some(LogFacts::Unknown(why)) => return Err(MissingFromLog::Unknown(why.clone())),
+        None => return Err(MissingFromLog::Unknown(format!("the log of {stream} was not queried"))),
     };
     for range in ranges {
         let id = PartitionId::new(stream.clone(), range.partition);
         let known = state.partitions.get(&id).map_or("", |partition| partition.log_identity.as_str());
         if !known.is_empty() && known != identity {
-            return Err(Lacking::Lost(format!("the log is a different one: found {identity}, expected {known}")));
+            return Err(MissingFromLog::Lost(format!("the log is a different one: found {identity}, expected {known}")));
         }
         let (begin, end) = bounds.get(&range.partition).copied().unwrap_or_default();
         if range.start < begin || end < range.end {
-            return Err(Lacking::Lost(format!("the log has {begin}..{end} of {id}, expected {}..{}", range.start, range.end)));
+            return Err(MissingFromLog::Lost(format!("the log has {begin}..{end} of {id}, expected {}..{}", range.start, range.end)));
         }
     }
     Ok(())

@@ -16,12 +16,12 @@ use crate::registry::LiveView;
 /// which every other view waits. A version that needs more is built by a run.
 pub const MAX_REBUILT_EVENTS: i64 = 500_000;
 
-/// The checkpoints in which a view version's states were looked for in vain, each with the states objects that were
-/// read.
+/// The checkpoints whose states objects were read and turned out to lack the states of a view version, each with those
+/// objects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Lacking(BTreeMap<Uuid, Vec<String>>);
+pub struct MissingStates(BTreeMap<Uuid, Vec<String>>);
 
-impl Lacking {
+impl MissingStates {
     pub fn note(&mut self, state: &CatalogState, checkpoint: &CheckpointRecord) {
         self.0.insert(checkpoint.id, states_objects(state, checkpoint).map(|file| file.path.clone()).collect());
     }
@@ -50,7 +50,7 @@ pub struct SplitCheckpoints<'s> {
 pub fn split_lacking<'s>(
     state: &'s CatalogState,
     view: &LiveView,
-    known: &Lacking,
+    known: &MissingStates,
     checkpoints: Vec<&'s CheckpointRecord>,
 ) -> SplitCheckpoints<'s> {
     let certain = defined_at(state, view).saturating_sub(micros(CLOCKS_DIFFER));
@@ -94,7 +94,7 @@ pub fn waits_for_run(state: &CatalogState, view: &LiveView) -> Result<bool> {
         return Ok(false);
     }
     let checkpoints = checkpoints_after(state, &view.streams(), &Vector::new())?;
-    let lacking = split_lacking(state, view, &Lacking::default(), checkpoints).lacking;
+    let lacking = split_lacking(state, view, &MissingStates::default(), checkpoints).lacking;
     Ok(events_of(state, view, &lacking) > MAX_REBUILT_EVENTS)
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use catalog::{CatalogState, DefinitionKind};
 use committed::building::BuildProgress;
 use committed::damage::{Finder, report_damage};
-use committed::lacking::Lacking;
+use committed::lacking::MissingStates;
 use committed::registry::{LiveView, Registry};
 use engine::fresh::ViewVersion;
 use tracing::warn;
@@ -150,7 +150,14 @@ impl Follower {
         })
     }
 
-    fn building(&self, held: LoadedView, known: KnownVersion<'_>, state: &CatalogState, lacking: Lacking, events: i64) -> BuildingView {
+    fn building(
+        &self,
+        held: LoadedView,
+        known: KnownVersion<'_>,
+        state: &CatalogState,
+        lacking: MissingStates,
+        events: i64,
+    ) -> BuildingView {
         let now = (self.0.wall)();
         let progress = BuildProgress::from_state(state, &held.live, now);
         let since = match known {
@@ -266,10 +273,10 @@ impl<'a> KnownVersion<'a> {
         matches!(self, KnownVersion::Served(_))
     }
 
-    fn lacking(self) -> Lacking {
+    fn lacking(self) -> MissingStates {
         match self {
             KnownVersion::Building(view) => view.lacking.clone(),
-            KnownVersion::Nothing | KnownVersion::Served(_) => Lacking::default(),
+            KnownVersion::Nothing | KnownVersion::Served(_) => MissingStates::default(),
         }
     }
 }

@@ -266,7 +266,7 @@ async fn a_compaction_that_lost_its_lease_does_not_go_on() {
     let clock: types::tiles::Clock =
         std::sync::Arc::new(move || began + if looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 2 { 0 } else { DAY });
     let rules = CompactionRules { target_bytes: 64 << 20, after: Duration::ZERO };
-    let compacting = Compacting { batch: site.harness.batch_layer(256 << 20), rules, clock, apart: Default::default() };
+    let compacting = Compacting { batch: site.harness.batch_layer(256 << 20), rules, clock, group_starts: Default::default() };
     let error = compacting.compact().await.unwrap_err();
     assert!(error.kind() == ErrorKind::Conflict && error.to_string().contains("the lease of the compaction was lost"), "{error}");
     assert_eq!(site.state().await.checkpoints.len(), 4);

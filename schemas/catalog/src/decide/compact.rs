@@ -39,15 +39,16 @@ pub struct CompactionRules {
 
 /// Returns the groups of checkpoints that are due to be compacted at `now`, each in the order of commits.
 ///
-/// `apart`: checkpoints that are not compacted with the one before them, because their files differ.
+/// `group_starts`: checkpoints that are not compacted with the one before them, because their files were written by
+/// other versions of their streams.
 pub fn compactions<'s>(
     state: &'s CatalogState,
     reads: &StreamsRead,
     rules: &CompactionRules,
-    apart: &BTreeSet<Uuid>,
+    group_starts: &BTreeSet<Uuid>,
     now: Micros,
 ) -> Vec<Vec<&'s CheckpointRecord>> {
-    let sequences = sequences(state, reads, rules, apart, now);
+    let sequences = sequences(state, reads, rules, group_starts, now);
     let mut due = Vec::new();
     for (day, sequence) in &sequences {
         let is_over = (day + 1).saturating_mul(DAY) <= committed_before(rules, now);
@@ -153,7 +154,7 @@ fn sequences<'s>(
     state: &'s CatalogState,
     reads: &StreamsRead,
     rules: &CompactionRules,
-    apart: &BTreeSet<Uuid>,
+    group_starts: &BTreeSet<Uuid>,
     now: Micros,
 ) -> Vec<(i64, Vec<Sized<'s>>)> {
     let retention = BTreeMap::new();
@@ -172,7 +173,7 @@ fn sequences<'s>(
             continue;
         };
         let day = checkpoint.committed_at.div_euclid(DAY);
-        match sequences.last_mut().filter(|(of, _)| goes_on && *of == day && !apart.contains(&checkpoint.id)) {
+        match sequences.last_mut().filter(|(of, _)| goes_on && *of == day && !group_starts.contains(&checkpoint.id)) {
             Some((_, sequence)) => sequence.push(sized),
             None => sequences.push((day, vec![sized])),
         }

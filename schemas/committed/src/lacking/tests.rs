@@ -43,7 +43,7 @@ async fn world(checkpoints: &[(i64, i64)]) -> (CatalogState, LiveView) {
     (state, view)
 }
 
-fn lacking(state: &CatalogState, view: &LiveView, known: &Lacking) -> Vec<i64> {
+fn lacking(state: &CatalogState, view: &LiveView, known: &MissingStates) -> Vec<i64> {
     let SplitCheckpoints { stored, lacking } = split_lacking(state, view, known, state.checkpoints.iter().collect());
     assert_eq!(stored.len() + lacking.len(), state.checkpoints.iter().count());
     lacking.iter().map(|checkpoint| checkpoint.committed_at / MINUTE).collect()
@@ -52,18 +52,18 @@ fn lacking(state: &CatalogState, view: &LiveView, known: &Lacking) -> Vec<i64> {
 #[tokio::test]
 async fn checkpoints_from_before_a_view_lack_its_states_and_nothing_is_read_to_know_it() {
     let (mut state, view) = world(&[(10, 1), (89, 1), (91, 1), (101, 1)]).await;
-    assert_eq!(lacking(&state, &view, &Lacking::default()), [10, 89], "within ten minutes of it clocks may differ");
+    assert_eq!(lacking(&state, &view, &MissingStates::default()), [10, 89], "within ten minutes of it clocks may differ");
     let rebuilt = ObjectName::RebuiltStates { checkpoint: Uuid::from_u128(11), rebuild: Uuid::now_v7() };
     state.files.rewrite(|files| files.retain(|file| file.path != ObjectName::States { checkpoint: Uuid::from_u128(11) }.to_string()));
     state.files.extend([rebuilt.record(STORED, 1, None)]);
-    assert_eq!(lacking(&state, &view, &Lacking::default()), [89], "what is rebuilt later has the states of every view");
+    assert_eq!(lacking(&state, &view, &MissingStates::default()), [89], "what is rebuilt later has the states of every view");
 }
 
 #[tokio::test]
 async fn what_was_looked_for_in_vain_is_looked_for_again_in_another_object() {
     let (mut state, view) = world(&[(101, 1), (102, 1)]).await;
     let checkpoint = state.checkpoints.iter().next().unwrap().clone();
-    let mut known = Lacking::default();
+    let mut known = MissingStates::default();
     known.note(&state, &checkpoint);
     assert_eq!(lacking(&state, &view, &known), [101]);
     let rebuilt = ObjectName::RebuiltStates { checkpoint: checkpoint.id, rebuild: Uuid::now_v7() };

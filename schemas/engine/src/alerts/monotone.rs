@@ -13,9 +13,9 @@ use types::{Error, Result};
 use crate::functions::intervals::{LENGTH_FUNCTION, SECONDS_FUNCTION};
 use crate::plan::{ColumnNames, asks_for_time, sql_of};
 
-/// How a term's value goes as time passes.
+/// How the value of a term changes as time passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trend {
+enum Monotonicity {
     Constant,
     /// It never becomes smaller.
     Increasing,
@@ -23,20 +23,20 @@ enum Trend {
     Decreasing,
 }
 
-impl Trend {
-    fn reversed(self) -> Trend {
+impl Monotonicity {
+    fn reversed(self) -> Monotonicity {
         match self {
-            Trend::Constant => Trend::Constant,
-            Trend::Increasing => Trend::Decreasing,
-            Trend::Decreasing => Trend::Increasing,
+            Monotonicity::Constant => Monotonicity::Constant,
+            Monotonicity::Increasing => Monotonicity::Decreasing,
+            Monotonicity::Decreasing => Monotonicity::Increasing,
         }
     }
 
-    /// The trend of a sum.
-    fn and(self, other: Trend) -> Option<Trend> {
+    /// The monotonicity of a sum.
+    fn and(self, other: Monotonicity) -> Option<Monotonicity> {
         match (self, other) {
-            (trend, Trend::Constant) | (Trend::Constant, trend) => Some(trend),
-            (trend, other) => (trend == other).then_some(trend),
+            (term, Monotonicity::Constant) | (Monotonicity::Constant, term) => Some(term),
+            (term, other) => (term == other).then_some(term),
         }
     }
 }
@@ -68,7 +68,7 @@ fn collect(condition: &Expr, schema: &DFSchema, found: &mut Vec<Expr>) -> Result
         | Expr::IsNotFalse(inner)
         | Expr::IsNotUnknown(inner) => collect(inner, schema, found),
         // Whether a term is NULL does not depend on the time.
-        Expr::IsNull(term) | Expr::IsNotNull(term) if trend(term, schema).is_some() => Ok(()),
+        Expr::IsNull(term) | Expr::IsNotNull(term) if monotonicity(term, schema).is_some() => Ok(()),
         Expr::Between(between) => {
             compared(condition, (&between.expr, Operator::GtEq, &between.low), schema, found)?;
             compared(condition, (&between.expr, Operator::LtEq, &between.high), schema, found)
@@ -95,8 +95,8 @@ fn compared(condition: &Expr, (left, op, right): (&Expr, Operator, &Expr), schem
     if has_months(left, schema) || has_months(right, schema) {
         return Err(refused(condition));
     }
-    let trends = trend(left, schema).zip(trend(right, schema));
-    match trends.and_then(|(left, right)| left.and(right.reversed())) {
+    let sides = monotonicity(left, schema).zip(monotonicity(right, schema));
+    match sides.and_then(|(left, right)| left.and(right.reversed())) {
         Some(_) => {
             found.push(comparison);
             Ok(())
@@ -116,35 +116,37 @@ fn mentions_time(expr: &Expr) -> bool {
     expr.exists(|expr| Ok(asks_for_time(expr))).unwrap_or(true)
 }
 
-/// How a term goes; `None` if that is not known.
-fn trend(term: &Expr, schema: &DFSchema) -> Option<Trend> {
+/// The monotonicity of a term; `None` if that is not known.
+fn monotonicity(term: &Expr, schema: &DFSchema) -> Option<Monotonicity> {
     if asks_for_time(term) {
-        return Some(Trend::Increasing);
+        return Some(Monotonicity::Increasing);
     }
     if !mentions_time(term) {
-        return Some(Trend::Constant);
+        return Some(Monotonicity::Constant);
     }
     match term {
-        Expr::Alias(alias) => trend(&alias.expr, schema),
-        Expr::Negative(inner) => trend(inner, schema).map(Trend::reversed),
+        Expr::Alias(alias) => monotonicity(&alias.expr, schema),
+        Expr::Negative(inner) => monotonicity(inner, schema).map(Monotonicity::reversed),
         Expr::Cast(cast) => {
             let from = cast.expr.get_type(schema).ok()?;
             let to = term.get_type(schema).ok()?;
-            (is_ordered(&from) && is_ordered(&to)).then(|| trend(&cast.expr, schema)).flatten()
+            (is_ordered(&from) && is_ordered(&to)).then(|| monotonicity(&cast.expr, schema)).flatten()
         }
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) => {
             if has_months(left, schema) || has_months(right, schema) {
                 return None;
             }
-            let right = trend(right, schema)?;
-            trend(left, schema)?.and(if *op == Operator::Plus { right } else { right.reversed() })
+            let right = monotonicity(right, schema)?;
+            monotonicity(left, schema)?.and(if *op == Operator::Plus { right } else { right.reversed() })
         }
         // A comparison with an interval is one of lengths, and the seconds between two times are one of them.
-        Expr::ScalarFunction(call) if matches!(call.func.name(), LENGTH_FUNCTION | SECONDS_FUNCTION) => trend(call.args.first()?, schema),
+        Expr::ScalarFunction(call) if matches!(call.func.name(), LENGTH_FUNCTION | SECONDS_FUNCTION) => {
+            monotonicity(call.args.first()?, schema)
+        }
         Expr::ScalarFunction(call) if matches!(call.func.name(), "date_trunc" | "date_part") => {
             let [Expr::Literal(ScalarValue::Utf8(Some(part)), _), of] = call.args.as_slice() else { return None };
             let keeps = call.func.name() == "date_trunc" || part.eq_ignore_ascii_case("epoch");
-            keeps.then(|| trend(of, schema)).flatten()
+            keeps.then(|| monotonicity(of, schema)).flatten()
         }
         _ => None,
     }

@@ -120,22 +120,22 @@ proptest! {
     #[test]
     fn a_group_is_a_part_of_the_order_of_commits(
         mut checkpoints in prop::collection::vec((0..60 * HOUR, 1..TARGET / 2), 0..120),
-        apart in prop::collection::btree_set(0..120usize, 0..9),
+        group_starts in prop::collection::btree_set(0..120usize, 0..9),
         cut in 0..200i64,
     ) {
         checkpoints.sort_unstable();
         let mut state = state(&checkpoints);
         state.snapshots.push(snapshot(cut));
         let order: Vec<Uuid> = state.checkpoints.iter().map(|checkpoint| checkpoint.id).collect();
-        let apart: BTreeSet<Uuid> = apart.into_iter().map(id).collect();
+        let group_starts: BTreeSet<Uuid> = group_starts.into_iter().map(id).collect();
         let mut seen = BTreeSet::new();
-        for group in compactions(&state, &StreamsRead::default(), &RULES, &apart, 50 * HOUR) {
+        for group in compactions(&state, &StreamsRead::default(), &RULES, &group_starts, 50 * HOUR) {
             let place = order.iter().position(|id| *id == group[0].id).unwrap();
             prop_assert!(group.len() > 1);
             prop_assert!(group.iter().map(|checkpoint| checkpoint.id).eq(order[place..place + group.len()].iter().copied()));
             prop_assert!(group.iter().all(|checkpoint| checkpoint.committed_at / DAY == group[0].committed_at / DAY));
             prop_assert!(group.iter().all(|checkpoint| checkpoint.committed_at < 49 * HOUR && checkpoint.ranges[0].end.0 <= cut));
-            prop_assert!(group[1..].iter().all(|checkpoint| !apart.contains(&checkpoint.id)));
+            prop_assert!(group[1..].iter().all(|checkpoint| !group_starts.contains(&checkpoint.id)));
             let bytes: i64 = group.iter().flat_map(|checkpoint| state.files.of_checkpoint(checkpoint.id)).map(|file| file.bytes).sum();
             prop_assert!(bytes <= TARGET);
             prop_assert!(group.iter().all(|checkpoint| seen.insert(checkpoint.id)), "no checkpoint is in two groups");
