@@ -45,8 +45,8 @@ pub(crate) struct Attempt<'a> {
     /// The manifest of the published snapshot, if there is one that can be read.
     pub(crate) before: Option<Manifest>,
     pub(crate) inputs: RunInputs,
-    /// Whether other runs of the version go on meanwhile.
-    pub(crate) is_beside: bool,
+    /// Whether other runs of the version continue meanwhile.
+    pub(crate) is_concurrent: bool,
     /// Of a linked view: copies of tiers of the snapshot that the run adds to. `None`: the last run in this process may
     /// have left some.
     pub(crate) copies: Option<Vec<CopiedTier>>,
@@ -69,11 +69,11 @@ impl<'a> Attempt<'a> {
         let before = manifest_before(batch, state, &view).await?;
         let inputs = RunInputs::at_cut(state, &run, (&view, before.as_ref()), request.t)?;
         let mut basis = Basis::decide(state, &view, before.as_ref(), (inputs.t, request.mode), (context.clock)());
-        let mut is_beside = false;
+        let mut is_concurrent = false;
         if let (Basis::Archive(_), Some(addable)) = (&basis, addable(state, &view, before.as_ref(), inputs.t)) {
             let is_asked_for = request.mode == RunMode::Full;
-            is_beside = (is_asked_for || !request.leaves_full_every) && context.leases.acquire_recompute(&inputs.cut).await?;
-            if is_beside {
+            is_concurrent = (is_asked_for || !request.leaves_full_every) && context.leases.acquire_recompute(&inputs.cut).await?;
+            if is_concurrent {
                 context.note_strategy(Strategy::Full);
                 context.step_aside(&batch.catalog, &run).await?;
             } else if is_asked_for {
@@ -86,12 +86,12 @@ impl<'a> Attempt<'a> {
         context.note_strategy(strategy);
         let run = RunRecord { strategy: Some(strategy), ..run };
         let mut settings = batch.settings.clone();
-        if let Some(limit) = request.beside.memory_limit_bytes.filter(|_| is_beside) {
+        if let Some(limit) = request.concurrency.memory_limit_bytes.filter(|_| is_concurrent) {
             settings.memory_limit_bytes = settings.memory_limit_bytes.min(limit);
         }
         let pool = Arc::new(PeakPool::new(settings.memory_limit_bytes));
         let session = open_session(&settings, &batch.storage, &batch.functions, pool.clone())?;
-        Ok((Attempt { batch, state, settings, run, view, before, inputs, is_beside, copies: None, pool, session }, basis))
+        Ok((Attempt { batch, state, settings, run, view, before, inputs, is_concurrent, copies: None, pool, session }, basis))
     }
 
     /// The same run on a later catalog state, with its version as that says.
@@ -110,7 +110,7 @@ impl<'a> Attempt<'a> {
             view,
             before,
             inputs,
-            is_beside: false,
+            is_concurrent: false,
             copies: None,
             pool: self.pool.clone(),
             session: self.session.clone(),
@@ -151,7 +151,7 @@ impl<'a> Attempt<'a> {
             version: self.view.version,
             run: self.run.id,
             rows,
-            is_beside: self.is_beside,
+            is_concurrent: self.is_concurrent,
             floors: self.inputs.floors.clone(),
             limit_bytes: self.settings.memory_limit_bytes,
             threads: self.settings.thread_count(),

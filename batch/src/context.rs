@@ -48,7 +48,7 @@ impl RunContext<'_> {
             events_read: self.events_read.count(),
             strategy: *locked(&self.strategy),
             draft: locked(&self.draft).clone(),
-            beside: self.leases.is_beside(),
+            beside: self.leases.is_concurrent(),
             ..run.clone()
         }
     }

@@ -50,7 +50,7 @@ impl Draft {
         let (view, state) = (&attempt.view, attempt.state);
         let now = (context.clock)();
         // Whoever has the lease for it knows that no other run is.
-        if !attempt.is_beside && is_being_recomputed(state, &view.name, view.version, now) {
+        if !attempt.is_concurrent && is_being_recomputed(state, &view.name, view.version, now) {
             return Ok(None);
         }
         let Some(saved) = draft_to_resume(state, &view.name, view.version, now) else { return Ok(None) };

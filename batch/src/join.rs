@@ -61,8 +61,8 @@ pub(crate) struct Join {
     pub(crate) edges: Arc<SnapshotEdges>,
     pub(crate) t: Micros,
     pub(crate) run: Uuid,
-    /// Whether other runs of the version go on meanwhile.
-    pub(crate) is_beside: bool,
+    /// Whether other runs of the version continue meanwhile.
+    pub(crate) is_concurrent: bool,
     /// The number of buckets that are walked in parallel.
     pub(crate) threads: usize,
 }
@@ -345,7 +345,7 @@ impl PartOutput<'_> {
         if self.writer.is_none() {
             let view = &self.join.view;
             let (view, version, run, bucket) = (view.name.clone(), view.version, self.join.run, self.part);
-            let name = match self.join.is_beside {
+            let name = match self.join.is_concurrent {
                 true => ObjectName::RecomputedJoined { view, version, run, bucket },
                 false => ObjectName::Joined { view, version, run, bucket },
             };

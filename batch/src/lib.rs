@@ -97,6 +97,6 @@ pub use lease::KeepLease;
 pub use mode::{REPLAYED_A_SECOND, ReplayFrom, ReplayRequest, RunMode};
 pub use plan::{FileTotals, RunPlan};
 pub use rebuild_states::RebuildOutcome;
-pub use request::{Beside, RunRequest};
+pub use request::{RunConcurrency, RunRequest};
 pub use temp_folder::SessionFolder;
 pub use training::{FirstArrival, OnTrainingRows, Spine, SpineRows, Trained, Training};

@@ -87,7 +87,7 @@ fn join_over(attempt: &Attempt<'_>, local: &LocalEdges, tiers: &[CopiedTier]) ->
         edges: Arc::new(edges_of(tiers.iter().map(|copied| &*copied.copy))),
         t: attempt.inputs.t,
         run: attempt.run.id,
-        is_beside: attempt.is_beside,
+        is_concurrent: attempt.is_concurrent,
         threads: attempt.settings.thread_count(),
     }
 }

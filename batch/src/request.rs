@@ -26,16 +26,16 @@ pub struct RunRequest {
     pub compare: bool,
     /// Whether a recomputation that is due by `full_every` is left to a later run.
     pub leaves_full_every: bool,
-    pub beside: Beside,
+    pub concurrency: RunConcurrency,
 }
 
-/// How a recomputation is made beside other runs of its version.
+/// How a recomputation runs while other runs of its version continue.
 #[derive(Debug, Clone, Default)]
-pub struct Beside {
-    /// The most memory that it then takes, less than the settings allow, so that others have the rest.
+pub struct RunConcurrency {
+    /// The most memory that it takes meanwhile: less than the settings allow, so that the others have the rest.
     pub memory_limit_bytes: Option<usize>,
-    /// Whether other runs of the version may go on now.
-    pub is_beside: Arc<AtomicBool>,
+    /// Whether other runs of the version may run now. The run sets it.
+    pub is_concurrent: Arc<AtomicBool>,
 }
 
 impl RunRequest {
@@ -51,7 +51,7 @@ impl RunRequest {
             mode: RunMode::ByStrategy,
             compare: true,
             leaves_full_every: false,
-            beside: Beside::default(),
+            concurrency: RunConcurrency::default(),
         }
     }
 }

@@ -47,8 +47,8 @@ impl Batch {
         given_up: impl Future<Output = ()> + Send,
     ) -> Result<RunRecord> {
         let (version, pin) = self.version_and_pin(&request).await?;
-        let (view_version, is_beside) = (ViewVersion::new(request.view.clone(), version), request.beside.is_beside.clone());
-        let Some(leases) = RunLeases::acquire(self, view_version, &clock, pin, is_beside).await? else {
+        let (view_version, is_concurrent) = (ViewVersion::new(request.view.clone(), version), request.concurrency.is_concurrent.clone());
+        let Some(leases) = RunLeases::acquire(self, view_version, &clock, pin, is_concurrent).await? else {
             return Err(Error::conflict(format!("version {version} of the view \"{}\" is being run already", request.view)));
         };
         failpoint::hit("run.leased")?;

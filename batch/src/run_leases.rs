@@ -46,7 +46,7 @@ pub(crate) struct RunLeases {
     version: ViewVersion,
     leases: Mutex<Leases>,
     /// Whether other runs of the version may hold its lease.
-    is_beside: Arc<AtomicBool>,
+    is_concurrent: Arc<AtomicBool>,
 }
 
 struct Leases {
@@ -55,14 +55,14 @@ struct Leases {
 }
 
 impl RunLeases {
-    /// Acquires the lease of a view version. `None` if another run has it, or waits for it. In `is_beside` the
-    /// scheduler sees whether other runs may begin.
+    /// Acquires the lease of a view version. `None` if another run has it, or waits for it. By `is_concurrent`
+    /// the scheduler sees whether other runs may begin.
     pub(crate) async fn acquire(
         batch: &Batch,
         version: ViewVersion,
         clock: &Clock,
         pin: Option<Vector>,
-        is_beside: Arc<AtomicBool>,
+        is_concurrent: Arc<AtomicBool>,
     ) -> Result<Option<RunLeases>> {
         let leases = RunLeases {
             catalog: batch.catalog.clone(),
@@ -71,7 +71,7 @@ impl RunLeases {
             clock: clock.clone(),
             version,
             leases: Mutex::new(Leases { run: None, recompute: None }),
-            is_beside,
+            is_concurrent,
         };
         if leases.is_awaited().await? {
             return Ok(None);
@@ -115,18 +115,18 @@ impl RunLeases {
     /// What is returned is to be released: the run goes on under its other lease.
     pub(crate) fn take_run(&self) -> Option<RunLease> {
         let run = locked(&self.leases).run.take();
-        self.is_beside.store(true, Ordering::SeqCst);
+        self.is_concurrent.store(true, Ordering::SeqCst);
         run
     }
 
     pub(crate) fn put_run(&self, run: RunLease) {
         locked(&self.leases).run = Some(run);
-        self.is_beside.store(false, Ordering::SeqCst);
+        self.is_concurrent.store(false, Ordering::SeqCst);
     }
 
     /// Whether other runs of the version may hold its lease.
-    pub(crate) fn is_beside(&self) -> bool {
-        self.is_beside.load(Ordering::SeqCst)
+    pub(crate) fn is_concurrent(&self) -> bool {
+        self.is_concurrent.load(Ordering::SeqCst)
     }
 
     /// The lease that the run works under.
@@ -156,7 +156,7 @@ impl RunLeases {
         for lease in [recompute, run].into_iter().flatten() {
             self.release_lease(lease).await;
         }
-        self.is_beside.store(false, Ordering::SeqCst);
+        self.is_concurrent.store(false, Ordering::SeqCst);
     }
 
     pub(crate) async fn release_lease(&self, lease: RunLease) {

@@ -37,7 +37,7 @@ pub(crate) async fn make_snapshot(
     let (mut comparison, mut draft) = (None, None);
     let from = StatesFrom::decide(&attempt.view, request.mode);
     let incremented = match basis {
-        Basis::Archive(why) if attempt.is_beside => {
+        Basis::Archive(why) if attempt.is_concurrent => {
             info!(view = %attempt.view.name, run = %attempt.run.id, why, "the run recomputes from the archive, beside others");
             return recompute_beside(attempt, request, context).await;
         }

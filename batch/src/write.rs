@@ -68,8 +68,8 @@ pub(crate) struct SnapshotWriter {
     pub(crate) version: u32,
     pub(crate) run: Uuid,
     pub(crate) rows: Rows,
-    /// Whether other runs of the version go on meanwhile.
-    pub(crate) is_beside: bool,
+    /// Whether other runs of the version continue meanwhile.
+    pub(crate) is_concurrent: bool,
     pub(crate) floors: Floors,
     pub(crate) limit_bytes: usize,
     /// The number of buckets that are processed in parallel.
@@ -185,7 +185,7 @@ impl SnapshotWriter {
         let (view, version, run) = (self.plan.view.clone(), self.version, self.run);
         let name = match self.rows {
             Rows::Slice { number } => ObjectName::SliceBucket { view, version, run, slice: number, bucket },
-            _ if self.is_beside => ObjectName::Recomputed { view, version, run, bucket },
+            _ if self.is_concurrent => ObjectName::Recomputed { view, version, run, bucket },
             Rows::Events => ObjectName::Bucket { view, version, run, bucket },
             Rows::Tiers => ObjectName::Merged { view, version, run, bucket },
         };

@@ -29,7 +29,7 @@ mod values;
 use at_rate::{AtRate, Timing, send_and_read};
 use backlog::{Backlog, read_backlog};
 use definitions::{MOST_VIEWS, joined};
-use peer::Beside;
+use peer::PeerOutcome;
 use project::{Filled, SinkProject};
 use tail::{Origin, Tail};
 
@@ -116,7 +116,7 @@ pub async fn run(options: &Options, programs: &Programs, folder: &Path, command:
         true => Some(peer::beside(options, programs, &of_run).await?),
         false => None,
     };
-    if matches!(beside, Some(Beside::Measured(_))) {
+    if matches!(beside, Some(PeerOutcome::Measured(_))) {
         context.versions.insert("flink".into(), Flink::version().into());
     }
     let question = "How soon is the record of an event readable after the event was appended, and how many are made per second?".to_owned();

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use batch::{Batch, Beside, RunRequest, RunTime};
+use batch::{Batch, RunConcurrency, RunRequest, RunTime};
 use catalog::{CatalogState, RunStatus, abandoned, expired_versions, versions_commit};
 use committed::registry::Registry;
 use tokio::time::MissedTickBehavior;
@@ -111,8 +111,8 @@ impl Scheduler {
             let is_extra = has_extra_place(under_way.runs(), self.max_concurrent_runs);
             let slot = under_way.new_place();
             for (batch, due) in self.layers(&together, is_extra).into_iter().zip(together) {
-                let beside = Beside { memory_limit_bytes: self.memory_beside(&batch), ..Beside::default() };
-                let run = RunUnderWay { slot, due: due.clone(), is_beside: beside.is_beside.clone() };
+                let concurrency = RunConcurrency { memory_limit_bytes: self.concurrent_memory(&batch), ..RunConcurrency::default() };
+                let run = RunUnderWay { slot, due: due.clone(), is_concurrent: concurrency.is_concurrent.clone() };
                 let t = if self.event_clock { RunTime::EventClock } else { RunTime::At((self.clock)()) };
                 let request = RunRequest {
                     version: Some(due.version),
@@ -120,7 +120,7 @@ impl Scheduler {
                     scheduled_for: due.scheduled_for,
                     attempt: due.attempt,
                     leaves_full_every,
-                    beside,
+                    concurrency,
                     ..RunRequest::new(due.view, t)
                 };
                 under_way.begin(run, run_one(batch, self.clock.clone(), request, due.reason, stop.clone()));
@@ -137,7 +137,7 @@ impl Scheduler {
     }
 
     /// The memory of a run that recomputes beside others. Where there is one place, they have the rest of it.
-    fn memory_beside(&self, batch: &Batch) -> Option<usize> {
+    fn concurrent_memory(&self, batch: &Batch) -> Option<usize> {
         (self.max_concurrent_runs <= 1).then(|| batch.settings.memory_limit_bytes - batch.settings.memory_limit_bytes / PART_OF_OTHERS)
     }
 

@@ -42,14 +42,14 @@ pub(super) enum Scorer {
 }
 
 /// What each measured, in turns.
-pub(super) struct MeasuredBeside {
+pub(super) struct MeasuredPeers {
     pub(super) backlogs: Vec<(Scorer, Vec<Backlog>)>,
     pub(super) at_rates: Vec<(Scorer, AtRate)>,
 }
 
 /// What was measured, or why it was left out.
-pub(super) enum Beside {
-    Measured(MeasuredBeside),
+pub(super) enum PeerOutcome {
+    Measured(MeasuredPeers),
     LeftOut(&'static str),
 }
 
@@ -81,12 +81,12 @@ struct PeerSite<'a> {
 
 /// Checks that each has one record for every event, with what is known of its account; Flink, which drops no
 /// duplicates, for every record.
-pub(super) async fn beside(options: &Options, programs: &Programs, folder: &Path) -> Result<Beside> {
+pub(super) async fn beside(options: &Options, programs: &Programs, folder: &Path) -> Result<PeerOutcome> {
     let Some(flink) = Flink::installed() else {
-        return Ok(Beside::LeftOut("Flink is not installed (bench/peers/setup)"));
+        return Ok(PeerOutcome::LeftOut("Flink is not installed (bench/peers/setup)"));
     };
     let Some(source) = Source::named(SOURCE)? else {
-        return Ok(Beside::LeftOut("Kafka is not running (tests/services/up)"));
+        return Ok(PeerOutcome::LeftOut("Kafka is not running (tests/services/up)"));
     };
     let site = PeerSite { options, programs, folder, source, flink };
     let backlogs = if options.peer_events > 0 { site.backlogs().await? } else { Vec::new() };
@@ -96,7 +96,7 @@ pub(super) async fn beside(options: &Options, programs: &Programs, folder: &Path
             at_rates.push((scorer, site.at_rate(scorer, *rate).await?));
         }
     }
-    Ok(Beside::Measured(MeasuredBeside { backlogs, at_rates }))
+    Ok(PeerOutcome::Measured(MeasuredPeers { backlogs, at_rates }))
 }
 
 impl PeerSite<'_> {

@@ -1,6 +1,6 @@
 //! Formats the measurements as tables.
 
-use super::peer::{Beside, MeasuredBeside, Scorer};
+use super::peer::{MeasuredPeers, PeerOutcome, Scorer};
 use super::scoring::Scored;
 use super::{AIM_MS, AIM_PER_SECOND, AIM_SCORED_MS, AtRate, Backlog, DEFAULT_CHECKPOINT_S, OnLogs, Options};
 use crate::latencies;
@@ -87,10 +87,10 @@ pub(super) fn scored(options: &Options, scored: &[Scored]) -> Table {
 }
 
 /// Of a backlog, and of events that arrive; without measurements, one table that says why.
-pub(super) fn beside(options: &Options, beside: &Beside) -> Vec<Table> {
+pub(super) fn beside(options: &Options, beside: &PeerOutcome) -> Vec<Table> {
     match beside {
-        Beside::LeftOut(why) => vec![Table::new(BACKLOG_BESIDE, &["program"], Vec::new(), vec![format!("left out: {why}")])],
-        Beside::Measured(measured) => {
+        PeerOutcome::LeftOut(why) => vec![Table::new(BACKLOG_BESIDE, &["program"], Vec::new(), vec![format!("left out: {why}")])],
+        PeerOutcome::Measured(measured) => {
             let backlog = (!measured.backlogs.is_empty()).then(|| backlog_beside(options, measured));
             let latencies = (!measured.at_rates.is_empty()).then(|| latencies_beside(options, measured));
             backlog.into_iter().chain(latencies).collect()
@@ -101,7 +101,7 @@ pub(super) fn beside(options: &Options, beside: &Beside) -> Vec<Table> {
 const BACKLOG_BESIDE: &str = "The same topology beside Flink SQL";
 const LATENCIES_BESIDE: &str = "From an event to its record, beside Flink SQL";
 
-fn backlog_beside(options: &Options, measured: &MeasuredBeside) -> Table {
+fn backlog_beside(options: &Options, measured: &MeasuredPeers) -> Table {
     let columns = [
         "program",
         "checkpoints s",
@@ -148,7 +148,7 @@ fn backlog_beside(options: &Options, measured: &MeasuredBeside) -> Table {
     Table::new(BACKLOG_BESIDE, &columns, measured.backlogs.iter().map(row).collect(), notes)
 }
 
-fn latencies_beside(options: &Options, measured: &MeasuredBeside) -> Table {
+fn latencies_beside(options: &Options, measured: &MeasuredPeers) -> Table {
     let columns = [
         "program",
         "checkpoints s",

@@ -75,12 +75,12 @@ pub(super) struct RunUnderWay {
     pub(super) slot: RunSlot,
     pub(super) due: Due,
     /// Whether it recomputes beside other runs of its version.
-    pub(super) is_beside: Arc<AtomicBool>,
+    pub(super) is_concurrent: Arc<AtomicBool>,
 }
 
 impl RunUnderWay {
-    pub(super) fn is_beside(&self) -> bool {
-        self.is_beside.load(Ordering::SeqCst)
+    pub(super) fn is_concurrent(&self) -> bool {
+        self.is_concurrent.load(Ordering::SeqCst)
     }
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn due_runs(state: &CatalogState, registry: &Registry, now: Micros) -
 /// from a stream's archive begin the others that do. Long runs leave one place to the others, if there are several. If
 /// there is only one, and a run in it recomputes beside others of its version, there is one more for the others.
 pub(super) fn to_begin<'d>(queue: &'d [Due], under_way: &[RunUnderWay], most: usize) -> Vec<Vec<&'d Due>> {
-    let holding = under_way.iter().filter(|run| !run.is_beside());
+    let holding = under_way.iter().filter(|run| !run.is_concurrent());
     let mut versions: BTreeSet<ViewVersion> = holding.map(|run| run.due.view_version()).collect();
     let taken: BTreeSet<RunSlot> = under_way.iter().map(|run| run.slot).collect();
     let of_long: BTreeSet<RunSlot> = under_way.iter().filter(|run| run.due.is_long()).map(|run| run.slot).collect();
@@ -135,12 +135,12 @@ pub(super) fn to_begin<'d>(queue: &'d [Due], under_way: &[RunUnderWay], most: us
 
 /// Whether there is a place beyond `most`.
 pub(super) fn has_extra_place(under_way: &[RunUnderWay], most: usize) -> bool {
-    most == 1 && under_way.iter().any(RunUnderWay::is_beside)
+    most == 1 && under_way.iter().any(RunUnderWay::is_concurrent)
 }
 
 /// Whether a run that begins now may recompute beside others of its version: of several places, one remains for those.
 pub(super) fn may_recompute_beside(under_way: &[RunUnderWay], most: usize) -> bool {
-    let do_so = under_way.iter().filter(|run| run.is_beside() || run.due.is_full_every);
+    let do_so = under_way.iter().filter(|run| run.is_concurrent() || run.due.is_full_every);
     do_so.map(|run| run.slot).collect::<BTreeSet<_>>().len() < most.saturating_sub(1).max(1)
 }
 

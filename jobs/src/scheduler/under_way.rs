@@ -35,7 +35,7 @@ impl RunsUnderWay {
 
     /// Whether a run of this view version is under way that delays others.
     pub(super) fn has(&self, due: &Due) -> bool {
-        self.runs.iter().any(|run| run.due.view_version() == due.view_version() && !run.is_beside())
+        self.runs.iter().any(|run| run.due.view_version() == due.view_version() && !run.is_concurrent())
     }
 
     /// Whether a run of this view version began since [`RunsUnderWay::forget_begun`].
@@ -64,7 +64,7 @@ impl RunsUnderWay {
     pub(super) fn begin(&mut self, run: RunUnderWay, work: impl Future<Output = ()> + Send + 'static) {
         self.begun.insert(run.due.view_version());
         let task = self.tasks.spawn(work);
-        self.of_tasks.insert(task.id(), run.is_beside.clone());
+        self.of_tasks.insert(task.id(), run.is_concurrent.clone());
         self.runs.push(run);
     }
 
@@ -83,7 +83,7 @@ impl RunsUnderWay {
             self.rebuilding = None;
         }
         let Some(ended) = self.of_tasks.remove(&task) else { return };
-        self.runs.retain(|run| !Arc::ptr_eq(&run.is_beside, &ended));
+        self.runs.retain(|run| !Arc::ptr_eq(&run.is_concurrent, &ended));
     }
 
     pub(super) async fn ended_all(&mut self) {

@@ -152,7 +152,7 @@ async fn others_are_due_while_a_run_recomputes_beside_them_and_a_dead_one_is_clo
 
 #[test]
 fn of_several_places_one_remains_for_the_runs_beside_which_others_recompute() {
-    let under_way = |is_full_every, is_beside: bool| {
+    let under_way = |is_full_every, is_concurrent: bool| {
         let due = Due {
             view: "v".into(),
             version: 1,
@@ -165,7 +165,7 @@ fn of_several_places_one_remains_for_the_runs_beside_which_others_recompute() {
             scans: None,
             is_full_every,
         };
-        [RunUnderWay { slot: 0, due, is_beside: Arc::new(is_beside.into()) }]
+        [RunUnderWay { slot: 0, due, is_concurrent: Arc::new(is_concurrent.into()) }]
     };
     let may = |under_way: &[RunUnderWay]| [1, 2, 3].map(|most| may_recompute_beside(under_way, most));
     assert_eq!(may(&[]), [true; 3]);
@@ -579,13 +579,13 @@ mod laws {
                 is_full_every: false,
             };
             let queue: Vec<Due> = runs.into_iter().map(|(view, version, is_long, scans)| due(view, version, is_long, scans)).collect();
-            let busy = busy.into_iter().map(|((view, version), (is_long, slot, is_beside))| {
+            let busy = busy.into_iter().map(|((view, version), (is_long, slot, is_concurrent))| {
                 let due = due(view, version, is_long, None);
-                RunUnderWay { slot: slot % most as u64, due, is_beside: Arc::new(is_beside.into()) }
+                RunUnderWay { slot: slot % most as u64, due, is_concurrent: Arc::new(is_concurrent.into()) }
             });
             let under_way: Vec<RunUnderWay> = busy.collect();
             let begin = to_begin(&queue, &under_way, most);
-            let is_one_more = most == 1 && under_way.iter().any(RunUnderWay::is_beside);
+            let is_one_more = most == 1 && under_way.iter().any(RunUnderWay::is_concurrent);
             let (most, most_long) = if is_one_more { (2, 2) } else { (most, most.saturating_sub(1).max(1)) };
             let taken: BTreeSet<RunSlot> = under_way.iter().map(|run| run.slot).collect();
             let taken_by_long: BTreeSet<RunSlot> = under_way.iter().filter(|run| run.due.is_long()).map(|run| run.slot).collect();
@@ -598,7 +598,7 @@ mod laws {
                 prop_assert!(together.len() <= MOST_TOGETHER);
                 prop_assert!(together.iter().all(|due| due.scans == together[0].scans) && (together.len() == 1 || together[0].scans.is_some()));
             }
-            let alone = under_way.iter().filter(|run| !run.is_beside()).map(|run| &run.due);
+            let alone = under_way.iter().filter(|run| !run.is_concurrent()).map(|run| &run.due);
             let all: Vec<&Due> = alone.chain(begin.iter().flatten().copied()).collect();
             let versions: BTreeSet<(&str, u32)> = all.iter().map(|due| (&*due.view, due.version)).collect();
             prop_assert_eq!(versions.len(), all.len(), "one per view version");

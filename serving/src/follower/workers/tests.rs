@@ -44,26 +44,26 @@ impl Drop for Served {
 }
 
 /// A node in another process that follows the catalog and the workers in it.
-struct Apart {
+struct RemoteNode {
     node: Node,
     fresh: Fresh,
     stop: CancellationToken,
 }
 
-impl Apart {
-    async fn start(harness: &Harness, credentials: Credentials) -> Apart {
-        Apart::start_with(harness, FollowSettings { credentials, memory_bytes: usize::MAX, ..FollowSettings::default() }).await
+impl RemoteNode {
+    async fn start(harness: &Harness, credentials: Credentials) -> RemoteNode {
+        RemoteNode::start_with(harness, FollowSettings { credentials, memory_bytes: usize::MAX, ..FollowSettings::default() }).await
     }
 
-    async fn start_with(harness: &Harness, settings: FollowSettings) -> Apart {
+    async fn start_with(harness: &Harness, settings: FollowSettings) -> RemoteNode {
         let (fresh, stop) = (Fresh::default(), CancellationToken::new());
         let node = harness.node_apart(&fresh).await;
         let (following, token) = (node.clone(), stop.clone());
         tokio::spawn(async move { tokio::join!(following.follow_workers(settings, token.clone()), following.run(token)) });
-        Apart { node, fresh, stop }
+        RemoteNode { node, fresh, stop }
     }
 
-    async fn until(&self, what: &str, is_so: impl Fn(&Apart) -> bool) {
+    async fn until(&self, what: &str, is_so: impl Fn(&RemoteNode) -> bool) {
         let waiting = async {
             while !is_so(self) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -74,8 +74,8 @@ impl Apart {
     }
 
     async fn follows(&self, workers: usize) {
-        let followed = |apart: &Apart| apart.node.workers().iter().filter(|link| link.state == LinkState::Followed).count();
-        self.until("it follows", |apart| followed(apart) == workers).await;
+        let followed = |remote: &RemoteNode| remote.node.workers().iter().filter(|link| link.state == LinkState::Followed).count();
+        self.until("it follows", |remote| followed(remote) == workers).await;
     }
 
     fn vector(&self) -> Vector {
@@ -83,7 +83,7 @@ impl Apart {
     }
 }
 
-impl Drop for Apart {
+impl Drop for RemoteNode {
     fn drop(&mut self) {
         self.stop.cancel();
     }
@@ -111,22 +111,22 @@ async fn a_node_of_another_process_answers_as_the_one_beside_the_worker() {
     let harness = Harness::filled().await;
     let served = Served::start(&harness, "w", |offer| offer).await;
     harness.fresh(1, &newest("7")).await;
-    let apart = Apart::start(&harness, Credentials::default()).await;
+    let remote = RemoteNode::start(&harness, Credentials::default()).await;
     harness.fresh(0, &newest("8")).await;
     harness.fresh(1, &newest("9")).await;
     harness.define_view("later", "CREATE VIEW later AS SELECT device, count(*) AS n FROM payments GROUP BY device").await;
     let (worker, at) = (answers(&harness.node).await, harness.node.read_view().unwrap().vector);
-    apart.until("it counts all of it", |apart| apart.vector() == at).await;
-    assert_eq!(answers(&apart.node).await, worker);
+    remote.until("it counts all of it", |remote| remote.vector() == at).await;
+    assert_eq!(answers(&remote.node).await, worker);
     assert_eq!(worker[0]["n_1h"], 5, "what is not checkpointed counts");
     // A view that came later is asked for as well.
-    apart.until("it loads the view", |apart| apart.node.read_view().unwrap().live("later").is_ok()).await;
-    apart.follows(1).await;
+    remote.until("it loads the view", |remote| remote.node.read_view().unwrap().live("later").is_ok()).await;
+    remote.follows(1).await;
 
     drop(served);
-    apart.follows(0).await;
-    assert_eq!(apart.fresh.layers(), 0, "a lost worker's layers are dropped");
-    assert_eq!((answers(&apart.node).await, apart.vector()), (worker, at), "and no answer goes back");
+    remote.follows(0).await;
+    assert_eq!(remote.fresh.layers(), 0, "a lost worker's layers are dropped");
+    assert_eq!((answers(&remote.node).await, remote.vector()), (worker, at), "and no answer goes back");
     let reopened = harness.node_apart(&Fresh::default()).await;
     assert_eq!(reopened.read_view().unwrap().vector, reopened.loaded().unwrap().vector);
 }
@@ -137,13 +137,13 @@ async fn a_node_without_room_for_the_layers_of_a_worker_takes_none_of_them() {
     let harness = Harness::filled().await;
     let served = Served::start(&harness, "w", |offer| offer).await;
     harness.fresh(1, &newest("7")).await;
-    let apart = Apart::start_with(&harness, FollowSettings { memory_bytes: 1, ..FollowSettings::default() }).await;
-    let has_no_room = |apart: &Apart| {
-        apart.node.workers().iter().any(|link| matches!(&link.state, LinkState::Lost { error } if error.contains("too much memory")))
+    let remote = RemoteNode::start_with(&harness, FollowSettings { memory_bytes: 1, ..FollowSettings::default() }).await;
+    let has_no_room = |remote: &RemoteNode| {
+        remote.node.workers().iter().any(|link| matches!(&link.state, LinkState::Lost { error } if error.contains("too much memory")))
     };
-    apart.until("it gives them up", has_no_room).await;
-    assert_eq!(apart.fresh.layers(), 0);
-    assert_eq!(apart.vector(), apart.node.loaded().unwrap().vector, "it answers from what is committed");
+    remote.until("it gives them up", has_no_room).await;
+    assert_eq!(remote.fresh.layers(), 0);
+    assert_eq!(remote.vector(), remote.node.loaded().unwrap().vector, "it answers from what is committed");
     drop(served);
 }
 
@@ -158,12 +158,12 @@ async fn a_node_shows_its_token_where_one_is_required() {
     let required = Authenticator { is_required: true, keyring: keyring.clone(), issuer: None, clock: Arc::new(|| NOW) };
     let served = Served::start(&harness, "w", |offer| Offer { authenticator: required, ..offer }).await;
     let refused = async |token: Option<String>, word: &str| {
-        let apart = Apart::start(&harness, Credentials { token, tls: None }).await;
-        let is_lost = |apart: &Apart| {
-            apart.node.workers().iter().any(|link| matches!(&link.state, LinkState::Lost { error } if error.contains(word)))
+        let remote = RemoteNode::start(&harness, Credentials { token, tls: None }).await;
+        let is_lost = |remote: &RemoteNode| {
+            remote.node.workers().iter().any(|link| matches!(&link.state, LinkState::Lost { error } if error.contains(word)))
         };
-        apart.until(word, is_lost).await;
-        assert_eq!(apart.vector(), apart.node.loaded().unwrap().vector, "it answers from what is committed");
+        remote.until(word, is_lost).await;
+        assert_eq!(remote.vector(), remote.node.loaded().unwrap().vector, "it answers from what is committed");
     };
     refused(None, "no token was sent").await;
     refused(Some("bst_unknown".into()), "unknown, revoked or expired").await;
@@ -171,7 +171,7 @@ async fn a_node_shows_its_token_where_one_is_required() {
     for role in [Role::Reader, Role::Operator] {
         let (token, record) = new_token(new(role), 0).unwrap();
         keyring.set(vec![record]);
-        Apart::start(&harness, Credentials { token: Some(token), tls: None }).await.follows(1).await;
+        RemoteNode::start(&harness, Credentials { token: Some(token), tls: None }).await.follows(1).await;
     }
     drop(served);
 }
@@ -187,14 +187,14 @@ async fn a_node_whose_token_is_revoked_follows_no_more() {
     keyring.set(vec![record]);
     let required = Authenticator { is_required: true, keyring: keyring.clone(), issuer: None, clock: Arc::new(|| NOW) };
     let served = Served::start(&harness, "w", |offer| Offer { authenticator: required, ..offer }).await;
-    let apart = Apart::start(&harness, Credentials { token: Some(token), tls: None }).await;
-    apart.follows(1).await;
+    let remote = RemoteNode::start(&harness, Credentials { token: Some(token), tls: None }).await;
+    remote.follows(1).await;
     keyring.set(Vec::new());
-    let is_refused = |apart: &Apart| {
-        apart.node.workers().iter().any(|link| matches!(&link.state, LinkState::Lost { error } if error.contains("revoked")))
+    let is_refused = |remote: &RemoteNode| {
+        remote.node.workers().iter().any(|link| matches!(&link.state, LinkState::Lost { error } if error.contains("revoked")))
     };
-    apart.until("its stream ends", is_refused).await;
-    assert_eq!(apart.fresh.layers(), 0);
+    remote.until("its stream ends", is_refused).await;
+    assert_eq!(remote.fresh.layers(), 0);
     drop(served);
 }
 
@@ -215,15 +215,15 @@ async fn a_connection_is_encrypted_and_a_worker_of_another_authority_is_not_beli
     let served = Served::start(&harness, "w", |offer| Offer { tls: Some(tls), ..offer }).await;
     assert!(served.address.starts_with("https://"));
     let with = |ca| Credentials { token: None, tls: Some(ClientTls { ca, identity: None }) };
-    let apart = Apart::start(&harness, with(cert)).await;
+    let remote = RemoteNode::start(&harness, with(cert)).await;
     harness.fresh(0, &newest("8")).await;
-    apart.follows(1).await;
+    remote.follows(1).await;
     let at = harness.node.read_view().unwrap().vector;
-    apart.until("it counts all of it", |apart| apart.vector() == at).await;
+    remote.until("it counts all of it", |remote| remote.vector() == at).await;
     for credentials in [with(other), Credentials::default()] {
-        let apart = Apart::start(&harness, credentials).await;
-        let is_lost = |apart: &Apart| apart.node.workers().iter().any(|link| matches!(link.state, LinkState::Lost { .. }));
-        apart.until("it does not believe it", is_lost).await;
-        assert_eq!(apart.fresh.layers(), 0);
+        let remote = RemoteNode::start(&harness, credentials).await;
+        let is_lost = |remote: &RemoteNode| remote.node.workers().iter().any(|link| matches!(link.state, LinkState::Lost { .. }));
+        remote.until("it does not believe it", is_lost).await;
+        assert_eq!(remote.fresh.layers(), 0);
     }
 }
