@@ -29,7 +29,7 @@ use crate::hot_keys::HotKey;
 use crate::limits::ServingLimits;
 use crate::lookup::{self, AskedPaths, Keys, Request, Response, ViewKeys, ViewsRequest, ViewsResponse};
 use crate::meta::LookupMeta;
-use crate::query_runtime::QueryRuntime;
+use crate::query_runtime::{QueryRuntime, RuntimeSettings};
 use crate::read_view::{Loaded, ReadView};
 use crate::scoring::Scorer;
 use crate::sql::{self, Described, Params, QueryResponse, SearchPath, SessionSettings, TableDescription, TableReader};
@@ -75,7 +75,8 @@ impl Node {
         wall: Clock,
     ) -> Result<Node> {
         let NodeSettings { memory_limit_bytes, limits, hot_keys, cache, .. } = &settings;
-        let runtime = QueryRuntime::new(&functions, &catalog, &storage, *memory_limit_bytes, limits, hot_keys, cache)?;
+        let of_queries = RuntimeSettings { memory_limit_bytes: *memory_limit_bytes, limits, hot_keys, cache };
+        let runtime = QueryRuntime::new(&functions, &catalog, &storage, of_queries)?;
         let is_following = settings.at_once && settings.views == WantedViews::All;
         let follower = Follower::new(catalog, storage, functions, fresh.clone(), settings, wall)?;
         let counting = fresh.map(|fresh| count_events(&fresh, &follower, &runtime));

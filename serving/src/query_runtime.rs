@@ -69,16 +69,19 @@ struct Shared {
     kept_metas: KeptMetas,
 }
 
+/// What the queries of a node may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RuntimeSettings<'a> {
+    pub(crate) memory_limit_bytes: usize,
+    pub(crate) limits: &'a ServingLimits,
+    pub(crate) hot_keys: &'a HotKeySettings,
+    /// The folder in which a folder for spilled data is made.
+    pub(crate) cache: &'a Path,
+}
+
 impl QueryRuntime {
-    pub(crate) fn new(
-        functions: &Functions,
-        catalog: &Catalog,
-        storage: &ObjectStorage,
-        memory_limit_bytes: usize,
-        limits: &ServingLimits,
-        hot: &HotKeySettings,
-        cache: &Path,
-    ) -> Result<Self> {
+    pub(crate) fn new(functions: &Functions, catalog: &Catalog, storage: &ObjectStorage, settings: RuntimeSettings<'_>) -> Result<Self> {
+        let RuntimeSettings { memory_limit_bytes, limits, hot_keys, cache } = settings;
         let spill = SpillFolder::make_in(cache)?;
         let files = DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![spill.path().to_owned()]));
         let runtime = RuntimeEnvBuilder::new()
@@ -101,8 +104,8 @@ impl QueryRuntime {
             lookups: BlockingPool::new(&threads::QUERIES),
             scans: BlockingPool::new(&threads::SCANS),
             kept_keys: KeptKeys::new(memory_limit_bytes, &runtime.memory_pool),
-            hot: Arc::new(HotKeys::new(hot)),
-            rows: RowCache::new(hot.row_cache_bytes, &runtime.memory_pool),
+            hot: Arc::new(HotKeys::new(hot_keys)),
+            rows: RowCache::new(hot_keys.row_cache_bytes, &runtime.memory_pool),
             plain_lookups: PlainLookups::default(),
             lookup_times: LookupTimes::default(),
             kept_metas: KeptMetas::default(),

@@ -1,12 +1,21 @@
+use std::path::Path;
+
 use engine::functions::Functions;
 use types::ErrorKind;
 
 use super::*;
 use crate::harness::{Harness, event};
+use crate::query_runtime::RuntimeSettings;
 use crate::{HotKeySettings, ServingLimits};
 
 /// With a state each.
 const DEVICES: usize = 5_000;
+
+fn runtime(harness: &Harness, memory_limit_bytes: usize, cache: &Path) -> QueryRuntime {
+    let (limits, hot_keys) = (&ServingLimits::default(), &HotKeySettings::default());
+    let settings = RuntimeSettings { memory_limit_bytes, limits, hot_keys, cache };
+    QueryRuntime::new(&Functions::standard(), &harness.catalog, &harness.storage, settings).unwrap()
+}
 
 #[tokio::test]
 async fn states_of_the_archive_are_held_under_the_memory_limit_of_queries() {
@@ -20,16 +29,7 @@ async fn states_of_the_archive_are_held_under_the_memory_limit_of_queries() {
     let live = &context.read_view.view("pairs").unwrap().live;
     let folder = tempfile::tempdir().unwrap();
     let within = async |memory_limit_bytes: usize| {
-        let runtime = QueryRuntime::new(
-            &Functions::standard(),
-            &harness.catalog,
-            &harness.storage,
-            memory_limit_bytes,
-            &ServingLimits::default(),
-            &HotKeySettings::default(),
-            folder.path(),
-        )
-        .unwrap();
+        let runtime = runtime(&harness, memory_limit_bytes, folder.path());
         archive_layer(&runtime, live, &context, None).await
     };
     let layer = within(64 << 20).await.unwrap();
@@ -45,16 +45,7 @@ async fn several_answers_of_the_archive_share_the_memory_limit() {
     let context = QueryContext::new(read_view, None, &["velocity"]).unwrap();
     let live = &context.read_view.view("velocity").unwrap().live;
     let folder = tempfile::tempdir().unwrap();
-    let runtime = QueryRuntime::new(
-        &Functions::standard(),
-        &harness.catalog,
-        &harness.storage,
-        64 << 20,
-        &ServingLimits::default(),
-        &HotKeySettings::default(),
-        folder.path(),
-    )
-    .unwrap();
+    let runtime = runtime(&harness, 64 << 20, folder.path());
     let reserved = || runtime.session().unwrap().runtime_env().memory_pool.reserved();
     let layer = archive_layer(&runtime, live, &context, None).await.unwrap();
     assert_eq!(reserved(), layer.run.memory_bytes());
