@@ -68,6 +68,14 @@ pub enum Mode {
 /// Receives the progress of a decoding.
 pub type OnProgress<'a> = dyn Fn(DecodingProgress) + Send + Sync + 'a;
 
+/// How archived files are decoded again.
+#[derive(Clone, Copy)]
+pub struct FileDecoding<'a> {
+    pub storage: &'a ObjectStorage,
+    pub mode: Mode,
+    pub progress: &'a OnProgress<'a>,
+}
+
 /// The new files so far. Another survey of the stream goes on after them.
 #[derive(Debug, Default)]
 pub struct Staged {
@@ -87,13 +95,12 @@ impl Staged {
     /// many were written. From the first record on that does not fit, the rest is read only to list the others.
     pub async fn decode(
         &mut self,
-        storage: &ObjectStorage,
         state: &CatalogState,
         target: &BackfillTarget,
         survey: &mut Survey,
-        mode: Mode,
-        progress: &OnProgress<'_>,
+        decoding: FileDecoding<'_>,
     ) -> Result<usize> {
+        let FileDecoding { storage, mode, progress } = decoding;
         let redecoders = redecoders(state, target)?;
         let waiting: Vec<&(FileRecord, ArchiveFacts)> =
             survey.work.iter().filter(|(file, _)| !self.files.contains_key(&file.path)).collect();

@@ -33,58 +33,75 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 /// After this many rounds (an hour, unless `batch.collect_every` is set) the storage is listed for orphans.
 const ROUNDS_PER_LISTING: u64 = 60;
 
-/// Collects until `stop` is cancelled. `event_clock`: see [`collect`]. `pin_lease`: how long a pin lives that is not
-/// renewed.
-pub async fn run(
-    catalog: Catalog,
-    storage: ObjectStorage,
-    functions: Functions,
-    every: Duration,
-    (clock, event_clock): (Clock, bool),
-    pin_lease: Duration,
-    stop: CancellationToken,
-) {
-    let rounds = async {
-        let mut looked_after = HashSet::new();
-        for round in 1u64.. {
-            tokio::time::sleep(every).await;
-            if let Err(error) = catalog.clock_ahead().await.and_then(|ahead| check_clock(ahead, pin_lease)) {
-                warn!(%error, "nothing is collected; trying again later");
-                continue;
-            }
-            match collect(&catalog, &storage, &functions, &clock, event_clock).await {
-                Ok(plan) if !plan.is_empty() => {
-                    debug!(marked_for_deletion = plan.mark_for_deletion.len(), deleted = plan.delete.len(), "files collected")
+/// The collector of one installation.
+pub struct Collector {
+    pub catalog: Catalog,
+    pub storage: ObjectStorage,
+    pub functions: Functions,
+    pub clock: Clock,
+    /// See [`collect`].
+    pub event_clock: bool,
+    /// How long a pin lives that is not renewed.
+    pub pin_lease: Duration,
+}
+
+impl Collector {
+    /// Collects until `stop` is cancelled.
+    pub async fn run(&self, every: Duration, stop: CancellationToken) {
+        let rounds = async {
+            let mut looked_after = HashSet::new();
+            for round in 1u64.. {
+                tokio::time::sleep(every).await;
+                if let Err(error) = self.catalog.clock_ahead().await.and_then(|ahead| check_clock(ahead, self.pin_lease)) {
+                    warn!(%error, "nothing is collected; trying again later");
+                    continue;
                 }
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::Conflict => debug!("something was committed meanwhile; collecting later"),
-                Err(error) => warn!(%error, "collection failed; trying again later"),
-            }
-            match collect_left_by_runs(&catalog, &storage, &clock, &mut looked_after).await {
-                Ok(0) => {}
-                Ok(deleted) => info!(deleted, "files of runs that published no snapshot were deleted"),
-                Err(error) => warn!(%error, "files of runs that published no snapshot could not be deleted; trying again later"),
-            }
-            if round % ROUNDS_PER_LISTING == 0 {
-                match collect_orphans(&catalog, &storage, &clock).await {
-                    Ok(0) => {}
-                    Ok(deleted) => info!(deleted, "orphans of writers that died were deleted"),
-                    Err(error) => warn!(%error, "orphans could not be collected; trying again later"),
-                }
-                if let Err(error) = forget_leases(&catalog, &clock).await {
-                    debug!(%error, "old leases could not be forgotten; trying again later");
-                }
-                if let Err(error) = forget_tokens(&catalog, &clock).await {
-                    debug!(%error, "old tokens could not be forgotten; trying again later");
+                self.collect_unneeded(&mut looked_after).await;
+                if round % ROUNDS_PER_LISTING == 0 {
+                    self.collect_abandoned().await;
                 }
             }
+        };
+        // A round takes long at a large catalog. It may be dropped at any point, as when the process dies: the next one
+        // does what was left.
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = rounds => {}
         }
-    };
-    // A round takes long at a large catalog. It may be dropped at any point, as when the process dies: the next one
-    // does what was left.
-    tokio::select! {
-        () = stop.cancelled() => {}
-        () = rounds => {}
+    }
+
+    /// Collects files that are no longer needed, and those that runs left.
+    async fn collect_unneeded(&self, looked_after: &mut HashSet<Uuid>) {
+        let Collector { catalog, storage, functions, clock, event_clock, .. } = self;
+        match collect(catalog, storage, functions, clock, *event_clock).await {
+            Ok(plan) if !plan.is_empty() => {
+                debug!(marked_for_deletion = plan.mark_for_deletion.len(), deleted = plan.delete.len(), "files collected")
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Conflict => debug!("something was committed meanwhile; collecting later"),
+            Err(error) => warn!(%error, "collection failed; trying again later"),
+        }
+        match collect_left_by_runs(catalog, storage, clock, looked_after).await {
+            Ok(0) => {}
+            Ok(deleted) => info!(deleted, "files of runs that published no snapshot were deleted"),
+            Err(error) => warn!(%error, "files of runs that published no snapshot could not be deleted; trying again later"),
+        }
+    }
+
+    /// Collects orphans, and the leases and tokens that ended long ago.
+    async fn collect_abandoned(&self) {
+        let Collector { catalog, storage, clock, .. } = self;
+        match collect_orphans(catalog, storage, clock).await {
+            Ok(0) => {}
+            Ok(deleted) => info!(deleted, "orphans of writers that died were deleted"),
+            Err(error) => warn!(%error, "orphans could not be collected; trying again later"),
+        }
+        if let Err(error) = forget_leases(catalog, clock).await {
+            debug!(%error, "old leases could not be forgotten; trying again later");
+        }
+        if let Err(error) = forget_tokens(catalog, clock).await {
+            debug!(%error, "old tokens could not be forgotten; trying again later");
+        }
     }
 }
 

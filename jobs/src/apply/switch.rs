@@ -18,7 +18,7 @@ use super::checked::checked_records;
 use super::commit::commit_of;
 use super::rebuilt::rebuild_readers;
 use super::{ApplyOptions, ApplyTarget, Wanted, plan_changes};
-use crate::backfill::{self, BackfillTarget, Mode, Staged, Survey, changed_columns, views_over, views_that_read};
+use crate::backfill::{self, BackfillTarget, FileDecoding, Mode, Staged, Survey, changed_columns, views_over, views_that_read};
 use crate::pin::Pin;
 
 /// How often a plan is retried because the catalog changed meanwhile.
@@ -117,7 +117,8 @@ impl Switch<'_> {
         let mut written = 0;
         for (of, survey) in targets.iter().zip(&mut changes.backfills) {
             let staged = self.staged.entry(survey.stream.clone()).or_default();
-            written += staged.decode(self.target.storage, state, of, survey, mode, self.target.progress).await?;
+            let decoding = FileDecoding { storage: self.target.storage, mode, progress: self.target.progress };
+            written += staged.decode(state, of, survey, decoding).await?;
         }
         Ok(if changes.misfits().is_err() { 0 } else { written })
     }

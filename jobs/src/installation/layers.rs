@@ -16,7 +16,9 @@ use types::Result;
 
 use super::Installation;
 use super::wall_clock::clock;
+use crate::collect::Collector;
 use crate::compact::Compacting;
+use crate::pin;
 use crate::replay::FromLog;
 use crate::scheduler::Scheduler;
 use crate::trim::Trimming;
@@ -124,6 +126,18 @@ impl Installation {
             max_concurrent_runs: self.settings.scheduler.max_concurrent_runs as usize,
             tried: Default::default(),
             due_check: Default::default(),
+        }
+    }
+
+    /// Returns the collector, which deletes files that are no longer needed.
+    pub fn collector(&self) -> Collector {
+        Collector {
+            catalog: self.catalog.clone(),
+            storage: self.storage.clone(),
+            functions: self.functions.clone(),
+            clock: clock(),
+            event_clock: self.settings.serving.clock == ClockKind::Event,
+            pin_lease: self.settings.serving.lease.min(pin::LEASE),
         }
     }
 

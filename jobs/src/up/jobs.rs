@@ -1,12 +1,10 @@
 //! What a process with the scheduler does by the clock: batch runs, the collector, compaction, and trimming the log.
 
-use definitions::settings::ClockKind;
 use types::threads;
 
 use super::parts::{Parts, Stage};
-use crate::installation::{Installation, clock};
+use crate::installation::Installation;
 use crate::scheduler::DueCheck;
-use crate::{collect, pin};
 
 /// Starts them; returns whether the scheduler can look for due runs.
 pub(super) fn start(parts: &mut Parts, installation: &Installation) -> DueCheck {
@@ -14,13 +12,10 @@ pub(super) fn start(parts: &mut Parts, installation: &Installation) -> DueCheck 
     let due_check = scheduler.due_check.clone();
     // A run takes what queries and the speed layer leave of the processors.
     parts.start(Stage::Jobs, "scheduler", |stop| async move { threads::RUNS.spawn(async move { scheduler.run(stop).await }).await? });
-    let (catalog, storage, functions) = (installation.catalog.clone(), installation.storage.clone(), installation.functions.clone());
     let every = installation.settings.batch.collect_every;
-    let event_clock = installation.settings.serving.clock == ClockKind::Event;
-    let pin_lease = installation.settings.serving.lease.min(pin::LEASE);
+    let collector = installation.collector();
     parts.start(Stage::Jobs, "collector", move |stop| async move {
-        let clock = (clock(), event_clock);
-        Ok(threads::RUNS.spawn(async move { collect::run(catalog, storage, functions, every, clock, pin_lease, stop).await }).await?)
+        Ok(threads::RUNS.spawn(async move { collector.run(every, stop).await }).await?)
     });
     let compacting = installation.compacting();
     parts.start(Stage::Jobs, "compaction", move |stop| async move {

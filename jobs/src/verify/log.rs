@@ -160,58 +160,79 @@ pub async fn verify_partition(
     report.gaps = gaps.iter().map(|gap| format!("{}..{}: {}", gap.start, gap.end, gap.reason)).collect();
     let files = RecordFiles::new(&verifier.storage, state, stream, bounds.partition);
     let source = TopicPartition { topic: stream.topic.clone(), partition: bounds.partition };
-    let mut reader = PartitionReader { log, source, position: bounds.begin, end: report.end, waiting: None };
-    let mut from = report.start;
-    while from < report.end {
-        let to = report.end.min(Offset(from.0.saturating_add(CHUNK_OFFSETS)));
-        compare_chunk(&files, &mut reader, stream, from, to, &gaps, &mut report).await?;
+    let reader = PartitionReader { log, source, position: bounds.begin, end: report.end, waiting: None };
+    let (mut from, end) = (report.start, report.end);
+    let mut comparison = PartitionComparison { files, reader, stream, gaps, report };
+    while from < end {
+        let to = end.min(Offset(from.0.saturating_add(CHUNK_OFFSETS)));
+        comparison.compare_chunk(from, to).await?;
         from = to;
     }
-    Ok(report)
+    Ok(comparison.report)
 }
 
-async fn compare_chunk(
-    files: &RecordFiles<'_>,
-    reader: &mut PartitionReader<'_>,
-    stream: &Arc<StreamDefinition>,
-    from: Offset,
-    to: Offset,
-    gaps: &[&GapRecord],
-    report: &mut LogReport,
-) -> Result<()> {
-    let mut archived = files.archived(from, to, report).await?;
-    let mut dead = files.dead_letters(from, to, report).await?;
-    for offset in archived.keys().filter(|offset| dead.contains_key(offset)) {
-        report.extra.add(*offset);
-    }
-    let mut unaccounted = BTreeMap::new();
-    let decoder = Decoder::new(Arc::new(with_id_alone(stream)))?;
-    while let Some(record) = reader.next_before(to).await? {
-        report.records += 1;
-        let offset = record.offset.0;
-        let (kept, compared) = match (archived.remove(&offset), dead.remove(&offset)) {
-            (Some(raw), _) => {
-                report.archived += 1;
-                (raw, stream.keep_raw)
-            }
-            (None, Some(raw)) => {
-                report.dead_lettered += 1;
-                (raw, true)
-            }
-            (None, None) => {
-                let id = decoder.decode(record.value.as_deref()).ok().and_then(|event| event.id().map(|id| id.into_owned()));
-                unaccounted.insert(offset, id);
-                continue;
-            }
-        };
-        if compared && kept != Raw::from_record(&record) {
-            report.different.add(offset);
+/// The comparison of one partition's records with its files.
+struct PartitionComparison<'a> {
+    files: RecordFiles<'a>,
+    reader: PartitionReader<'a>,
+    stream: &'a StreamDefinition,
+    gaps: Vec<&'a GapRecord>,
+    report: LogReport,
+}
+
+impl PartitionComparison<'_> {
+    async fn compare_chunk(&mut self, from: Offset, to: Offset) -> Result<()> {
+        let report = &mut self.report;
+        let mut archived = self.files.archived(from, to, report).await?;
+        let mut dead = self.files.dead_letters(from, to, report).await?;
+        for offset in archived.keys().filter(|offset| dead.contains_key(offset)) {
+            report.extra.add(*offset);
         }
+        let mut unaccounted = BTreeMap::new();
+        let decoder = Decoder::new(Arc::new(with_id_alone(self.stream)))?;
+        while let Some(record) = self.reader.next_before(to).await? {
+            report.records += 1;
+            let offset = record.offset.0;
+            let (kept, compared) = match (archived.remove(&offset), dead.remove(&offset)) {
+                (Some(raw), _) => {
+                    report.archived += 1;
+                    (raw, self.stream.keep_raw)
+                }
+                (None, Some(raw)) => {
+                    report.dead_lettered += 1;
+                    (raw, true)
+                }
+                (None, None) => {
+                    let id = decoder.decode(record.value.as_deref()).ok().and_then(|event| event.id().map(|id| id.into_owned()));
+                    unaccounted.insert(offset, id);
+                    continue;
+                }
+            };
+            if compared && kept != Raw::from_record(&record) {
+                report.different.add(offset);
+            }
+        }
+        for offset in archived.into_keys().chain(dead.into_keys()) {
+            report.extra.add(offset);
+        }
+        self.settle_duplicates(unaccounted).await
     }
-    for offset in archived.into_keys().chain(dead.into_keys()) {
-        report.extra.add(offset);
+
+    /// A record found nowhere is a duplicate if an event with its id is archived at a lower offset of its partition.
+    async fn settle_duplicates(&mut self, unaccounted: BTreeMap<i64, Option<String>>) -> Result<()> {
+        let is_lost = |offset: i64| self.gaps.iter().any(|gap| (gap.start.0..gap.end.0).contains(&offset));
+        let ids: HashSet<&str> = unaccounted.values().flatten().map(String::as_str).collect();
+        let newest = unaccounted.last_key_value().map_or(0, |(offset, _)| *offset);
+        let first = if ids.is_empty() { Default::default() } else { self.files.first_offsets(&ids, Offset(newest)).await? };
+        for (offset, id) in &unaccounted {
+            match id.as_ref().and_then(|id| first.get(id)) {
+                Some(accepted) if accepted < offset => self.report.duplicates += 1,
+                _ if is_lost(*offset) => self.report.lost.add(*offset),
+                _ => self.report.missing.add(*offset),
+            }
+        }
+        Ok(())
     }
-    settle_duplicates(files, unaccounted, gaps, report).await
 }
 
 /// The stream with the columns that its first version has too. Others may have changed since a record was decided,
@@ -220,27 +241,6 @@ fn with_id_alone(stream: &StreamDefinition) -> StreamDefinition {
     let is_kept = |name: &str| name == stream.event_time || [&stream.id, &stream.key].into_iter().flatten().any(|kept| kept == name);
     let columns = stream.columns.iter().filter(|column| is_kept(&column.name)).cloned().collect();
     StreamDefinition { columns, ..stream.clone() }
-}
-
-/// A record found nowhere is a duplicate if an event with its id is archived at a lower offset of its partition.
-async fn settle_duplicates(
-    files: &RecordFiles<'_>,
-    unaccounted: BTreeMap<i64, Option<String>>,
-    gaps: &[&GapRecord],
-    report: &mut LogReport,
-) -> Result<()> {
-    let is_lost = |offset: i64| gaps.iter().any(|gap| (gap.start.0..gap.end.0).contains(&offset));
-    let ids: HashSet<&str> = unaccounted.values().flatten().map(String::as_str).collect();
-    let newest = unaccounted.last_key_value().map_or(0, |(offset, _)| *offset);
-    let first = if ids.is_empty() { Default::default() } else { files.first_offsets(&ids, Offset(newest)).await? };
-    for (offset, id) in &unaccounted {
-        match id.as_ref().and_then(|id| first.get(id)) {
-            Some(accepted) if accepted < offset => report.duplicates += 1,
-            _ if is_lost(*offset) => report.lost.add(*offset),
-            _ => report.missing.add(*offset),
-        }
-    }
-    Ok(())
 }
 
 /// Reads the log's records of one partition in order, up to `end`.
