@@ -31,7 +31,7 @@ mod tuples;
 pub(crate) mod values;
 
 pub use added::{AddedStates, PerEventStates};
-pub use answer::{Answered, answer, answer_kept, answer_key, cost_of_key, spans_of};
+pub use answer::{Answered, KeyPieces, answer, answer_kept, answer_key, cost_of_key, spans_of};
 pub use buckets::{bucket_of, buckets_of_part};
 pub use busy::{BusyKeys, busy_keys};
 pub use first_rows::Probe;

@@ -9,8 +9,8 @@ use arrow::compute::{concat_batches, filter_record_batch, take_record_batch};
 use committed::registry::LiveView;
 use engine::plan::StateIndex;
 use engine::states::{
-    Answered, FailedRows, FailedValue, KeptKey, Pieces, Probe, SeenBy, SortedRun, StateRows, answer, answer_kept, answer_key, bucket_of,
-    cost_of_key, rows_seen, spans_of,
+    Answered, FailedRows, FailedValue, KeptKey, KeyPieces, Pieces, Probe, SeenBy, SortedRun, StateRows, answer, answer_kept, answer_key,
+    bucket_of, cost_of_key, rows_seen, spans_of,
 };
 use engine::walk::CancelCheck;
 use types::{Error, Result};
@@ -142,7 +142,8 @@ impl Grouped<'_> {
     fn answer(&self, asked: &AskedKeys<'_>, keys: &[AskedKey<'_>], cancel_check: &CancelCheck<'_>) -> Result<Answers> {
         let Answered { rows, found, failed } = match keys {
             [AskedKey { pieces, kept: None, .. }] => {
-                answer_key(&self.view.plan, &self.view.codec, asked.columns, pieces, asked.t, asked.wanted)?
+                let of_key = KeyPieces { key: asked.columns, pieces };
+                answer_key(&self.view.plan, &self.view.codec, of_key, asked.t, asked.wanted)?
             }
             _ => self.answer_several(asked, keys, cancel_check)?,
         };
@@ -177,7 +178,8 @@ impl Grouped<'_> {
         let Some((name, kept)) = &key.kept else { return Err(Error::internal("nothing is kept of a key")) };
         let (plan, codec) = (&self.view.plan, &self.view.codec);
         let columns: Vec<ArrayRef> = asked.columns.iter().map(|column| column.slice(index, 1)).collect();
-        let answered = answer_kept(plan, codec, &columns, &key.pieces, asked.t, asked.wanted, kept)?;
+        let of_key = KeyPieces { key: &columns, pieces: &key.pieces };
+        let answered = answer_kept(plan, codec, of_key, asked.t, asked.wanted, kept)?;
         if let Some(kept_keys) = asked.kept.filter(|_| key.cost > 0) {
             kept_keys.put(name.clone(), kept);
         }

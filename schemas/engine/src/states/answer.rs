@@ -25,6 +25,14 @@ pub struct Answered {
     pub failed: Vec<FailedValue>,
 }
 
+/// One key, and the state rows of it in all layers.
+#[derive(Clone, Copy)]
+pub struct KeyPieces<'a> {
+    /// A column for each key of the view, each of one row.
+    pub key: &'a [ArrayRef],
+    pub pieces: &'a Pieces<'a>,
+}
+
 /// Returns the columns `wanted` (indices into the plan's columns) for each of `keys` (encoded) at a time.
 ///
 /// Errors: `Internal` for a view over a JOIN, whose edges are walked instead.
@@ -40,15 +48,9 @@ pub fn answer(
     answer_by(plan, &columns, &vec![time.t; keys.len()], wanted, |asked| merge(plan, pieces, keys.len(), time, asked))
 }
 
-/// Like [`answer`], for one key of which these are all pieces. `key` has a column for each key of the view.
-pub fn answer_key(
-    plan: &ViewPlan,
-    codec: &KeyCodec,
-    key: &[ArrayRef],
-    pieces: &Pieces<'_>,
-    t: Micros,
-    wanted: &[usize],
-) -> Result<Answered> {
+/// Like [`answer`], for one key.
+pub fn answer_key(plan: &ViewPlan, codec: &KeyCodec, of_key: KeyPieces<'_>, t: Micros, wanted: &[usize]) -> Result<Answered> {
+    let KeyPieces { key, pieces } = of_key;
     answer_by(plan, &codec.canonical(key), &[t], wanted, |asked| merge(plan, pieces, 1, t, asked))
 }
 
@@ -56,12 +58,12 @@ pub fn answer_key(
 pub fn answer_kept(
     plan: &ViewPlan,
     codec: &KeyCodec,
-    key: &[ArrayRef],
-    pieces: &Pieces<'_>,
+    of_key: KeyPieces<'_>,
     t: Micros,
     wanted: &[usize],
     kept: &KeptKey,
 ) -> Result<Answered> {
+    let KeyPieces { key, pieces } = of_key;
     answer_by(plan, &codec.canonical(key), &[t], wanted, |asked| merge_kept(plan, pieces, t, asked, kept))
 }
 

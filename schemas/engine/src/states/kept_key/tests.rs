@@ -6,7 +6,7 @@ use tokio::runtime::Runtime;
 
 use super::*;
 use crate::states::testing::{events, planned, session};
-use crate::states::{KeyCodec, Partial, StateRows, answer, answer_kept, cost_of_key, merge_sets, rollup, sort_and_merge};
+use crate::states::{KeyCodec, KeyPieces, Partial, StateRows, answer, answer_kept, cost_of_key, merge_sets, rollup, sort_and_merge};
 use types::tiles::Level;
 
 const T: Micros = 1_772_452_812_345_678;
@@ -134,7 +134,9 @@ impl World {
     }
 
     fn kept(&self, t: Micros, wanted: &[usize], kept: &KeptKey) -> (RecordBatch, Vec<bool>) {
-        let answered = answer_kept(&self.plan, &self.codec, &[World::key_column()], &self.pieces(), t, wanted, kept).unwrap();
+        let (key, pieces) = ([World::key_column()], self.pieces());
+        let of_key = KeyPieces { key: &key, pieces: &pieces };
+        let answered = answer_kept(&self.plan, &self.codec, of_key, t, wanted, kept).unwrap();
         (answered.rows, answered.found)
     }
 
