@@ -329,6 +329,9 @@ fn keep_old(options: &Options, problems: &mut Diagnostics) -> Duration {
     })
 }
 
+const STRATEGIES: &str = "expected 'incremental' (a run reads what is new), 'full' (every run recomputes from the archive) or \
+    'stream' (no run reads the archive: what a run needs again is replayed from the log)";
+
 fn strategy(options: &Options, problems: &mut Diagnostics) -> Option<Strategy> {
     let (text, entry) = options.text("strategy", problems)?;
     match text {
@@ -336,9 +339,7 @@ fn strategy(options: &Options, problems: &mut Diagnostics) -> Option<Strategy> {
         "full" => Some(Strategy::Full),
         "stream" => Some(Strategy::Stream),
         _ => {
-            let expected = "expected 'incremental' (a run reads what is new), 'full' (every run recomputes from the archive) or 'stream' \
-                            (no run reads the archive: what a run needs again is replayed from the log)";
-            problems.push(entry.value_at.error(format!("unknown strategy '{text}'")).help(expected));
+            problems.push(entry.value_at.error(format!("unknown strategy '{text}'")).help(STRATEGIES));
             None
         }
     }

@@ -109,28 +109,31 @@ impl TypedTextColumns {
         plan.apply_with_subqueries(|node| {
             node.apply_expressions(|expr| {
                 expr.apply(|expr| {
-                    let with = |value: &Expr| self.is_uuid_in_node(node, value, CastUuid::IsText);
-                    let uuid = |name: String| (name, TextType::Uuid);
-                    match expr {
-                        Expr::BinaryExpr(BinaryExpr { left, right, .. }) => {
-                            found.extend(parameter(left).filter(|_| with(right)).map(uuid));
-                            found.extend(parameter(right).filter(|_| with(left)).map(uuid));
-                        }
-                        Expr::InList(list) if with(&list.expr) => found.extend(list.list.iter().filter_map(parameter).map(uuid)),
-                        Expr::ScalarFunction(call) => match type_of_cast(expr) {
-                            TextType::Any if call.args.len() == 2 && with(&call.args[1]) => {
-                                found.extend(parameter(&call.args[0]).map(uuid));
-                            }
-                            TextType::Any => {}
-                            cast => found.extend(call.args.iter().filter_map(cast_parameter).map(|name| (name, cast))),
-                        },
-                        _ => {}
-                    }
+                    self.add_parameters(node, expr, &mut found);
                     Ok(TreeNodeRecursion::Continue)
                 })
             })
         })?;
         Ok(found)
+    }
+
+    /// Adds the parameters among the operands of an expression, but not those of the expressions in it.
+    fn add_parameters(&self, node: &LogicalPlan, expr: &Expr, found: &mut BTreeMap<String, TextType>) {
+        let with = |value: &Expr| self.is_uuid_in_node(node, value, CastUuid::IsText);
+        let uuid = |name: String| (name, TextType::Uuid);
+        match expr {
+            Expr::BinaryExpr(BinaryExpr { left, right, .. }) => {
+                found.extend(parameter(left).filter(|_| with(right)).map(uuid));
+                found.extend(parameter(right).filter(|_| with(left)).map(uuid));
+            }
+            Expr::InList(list) if with(&list.expr) => found.extend(list.list.iter().filter_map(parameter).map(uuid)),
+            Expr::ScalarFunction(call) => match type_of_cast(expr) {
+                TextType::Any if call.args.len() == 2 && with(&call.args[1]) => found.extend(parameter(&call.args[0]).map(uuid)),
+                TextType::Any => {}
+                cast => found.extend(call.args.iter().filter_map(cast_parameter).map(|name| (name, cast))),
+            },
+            _ => {}
+        }
     }
 
     fn in_scan(&self, scan: &TableScan, index: usize) -> TextType {
