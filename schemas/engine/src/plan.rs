@@ -101,7 +101,7 @@ pub struct ViewPlan {
     pub existence: RangeIndex,
     /// The view's columns, in the order of its SELECT.
     pub columns: Vec<OutputColumn>,
-    /// How rows are made from the states.
+    /// How rows are computed from the states.
     pub answering: Answering,
     /// The levels of the view's tiles, finest first.
     pub levels: Vec<Level>,
@@ -109,7 +109,7 @@ pub struct ViewPlan {
     pub on_error: OnError,
     /// Identifies the format of the state rows; see [`crate::functions::state_stamp`].
     pub stamp: String,
-    /// The stamp of the format before, whose rows are read too ([`crate::states::conform`]).
+    /// The stamp of the previous format, whose rows are read too ([`crate::states::conform`]).
     stamp_before: Option<String>,
     /// Maps events to keys, tile and arguments.
     pub(crate) prepare: LogicalPlan,
@@ -118,17 +118,17 @@ pub struct ViewPlan {
     state_schema: SchemaRef,
     /// Built on first use.
     output_schema: OnceLock<SchemaRef>,
-    /// What all columns need, likewise.
+    /// What all columns need. Built on first use as well.
     need_of_all: OnceLock<Need>,
     last_covers: LastCovers,
 }
 
-/// How a view's rows are made from its states.
+/// How the rows of a view are computed from its states.
 #[derive(Debug, Clone)]
 pub enum Answering {
     /// GROUP BY over streams: the states of a key are merged over ranges.
     Grouped(MergedValues),
-    /// Over a JOIN: the states are edges, which are walked.
+    /// A SELECT over a JOIN: the states are edges, which are walked.
     Linked(Arc<LinkPlan>),
 }
 
@@ -148,7 +148,7 @@ pub struct StateExpr {
     pub sql: String,
     pub function: String,
     pub aggregate: Arc<AggregateFunctionExpr>,
-    /// Whether the aggregate has an accumulator for many groups. To ask the aggregate takes longer than to merge a row.
+    /// Whether the aggregate has an accumulator for many groups. Asking the aggregate takes longer than merging a row.
     pub(crate) has_groups: bool,
     /// How the state is merged where that needs no accumulator.
     pub(crate) direct: Option<DirectMerge>,
@@ -165,7 +165,7 @@ pub struct StateExpr {
     pub limit_bytes: Option<u64>,
     /// Whether its values come with flaws (`functions::judged`).
     pub is_judged: bool,
-    /// The types of its fields in the format before, if they were different.
+    /// The types of its fields in the previous format, if they were different.
     types_before: Option<Vec<DataType>>,
 }
 
@@ -317,7 +317,7 @@ impl ViewPlan {
         self.stamp == stamp || self.stamp_before.as_deref() == Some(stamp)
     }
 
-    /// Adds another thing that the rows depend on to the stamps.
+    /// Adds to the stamps something else that the rows depend on.
     fn add_to_stamps(&mut self, text: &str) {
         self.stamp.push_str(text);
         if let Some(before) = &mut self.stamp_before {
@@ -365,7 +365,7 @@ impl ViewPlan {
         from..from + self.state(state).fields.len()
     }
 
-    /// What is merged for each key, for a grouped view.
+    /// For a grouped view, the values that are merged for each key.
     pub fn values(&self) -> Option<&MergedValues> {
         match &self.answering {
             Answering::Grouped(values) => Some(values),
@@ -376,12 +376,12 @@ impl ViewPlan {
     /// The peak memory of a table of states while they are returned, as a multiple of what its aggregates report that
     /// they hold.
     pub fn peak_factor(&self) -> f64 {
-        /// Of the keys, which are copied.
+        /// The factor for the keys, which are copied.
         const KEYS: f64 = 2.0;
         self.states.iter().map(|state| peak_factor(&state.aggregate)).fold(KEYS, f64::max)
     }
 
-    /// How edges are walked, for a view over a JOIN.
+    /// For a view over a JOIN, how its edges are walked.
     pub fn links(&self) -> Option<&Arc<LinkPlan>> {
         match &self.answering {
             Answering::Grouped(_) => None,
@@ -414,7 +414,7 @@ impl ViewPlan {
         columns.iter().copied().eq(0..self.columns.len())
     }
 
-    /// Whether any of its columns counts over less than all time.
+    /// Whether any of its columns counts over a limited time.
     pub fn has_windows(&self) -> bool {
         match self.links() {
             Some(links) => links.ranges.iter().any(|pair| pair.near != TimeRange::ALL || pair.far != TimeRange::ALL),

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use definitions::syntax::SyntaxNode;
 
-/// What is wrong with an expression for which [`lacks_brackets`] is true.
+/// The message for an expression for which [`lacks_brackets`] is true.
 pub const LACKS_BRACKETS: &str =
     "IS DISTINCT FROM lacks brackets before AND or OR: expected (a IS DISTINCT FROM b) AND .., or a IS DISTINCT FROM (b AND ..)";
 

@@ -1,5 +1,5 @@
-//! Texts that are compared with bytes. As in PostgreSQL, `seal = '\x00ff'` are two bytes: DataFusion takes those of the
-//! text itself.
+//! Texts that are compared with bytes. As in PostgreSQL, `'\x00ff'` in `seal = '\x00ff'` is two bytes; DataFusion would
+//! compare with the bytes of the text itself.
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;

@@ -99,8 +99,8 @@ pub(super) fn events_state() -> StateCall {
     StateCall { call, sql: EVENTS.into(), shown: EVENTS.into(), function: "count".into(), approximate: false }
 }
 
-/// Takes an aggregate of the SELECT apart into its range and its state, which is added to `states` unless an equal one
-/// is there.
+/// Takes an aggregate of the SELECT apart into its range and its state, which is added to `states` unless it has an
+/// equal one already.
 fn call_of(
     expr: &Expr,
     view: &ViewDefinition,
@@ -181,11 +181,11 @@ impl AggregateRange for TimeRange {
     }
 }
 
-/// An aggregate of the SELECT, as the columns see it.
+/// An aggregate of the SELECT, as columns use it.
 pub(super) struct Call<R> {
     /// The index of its state; of a linked view, that of its aggregate.
     pub(super) state: usize,
-    /// The range that the call itself names.
+    /// The range that the call names itself.
     pub(super) range: Option<R>,
     /// The call without `within`.
     pub(super) spelled: Expr,

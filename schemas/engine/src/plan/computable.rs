@@ -1,4 +1,4 @@
-//! Rejects expressions that always fail or are not deterministic: a text compared with a number, a division by a
+//! Refuses expressions that always fail or are not deterministic: a text compared with a number, a division by a
 //! constant zero, an invalid pattern, a function of the clock.
 
 use std::sync::Arc;
@@ -82,8 +82,8 @@ fn check(expr: &Expr, schema: &DFSchema) -> Result<()> {
     }
 }
 
-/// Checks the constants, and the constant arguments, that are evaluated for every row: all but those in a branch of a
-/// CASE, or behind an AND or OR that its left side already decides.
+/// Checks the constants, and the constant arguments, that are evaluated for every row: all except those in a branch of
+/// a CASE, or behind an AND or OR that its left side decides.
 fn check_evaluated(expr: &Expr, schema: &DFSchema) -> Result<()> {
     if is_constant(expr) {
         return evaluate_constant(expr).map(|_| ()).map_err(|error| refused(expr, error));

@@ -1,4 +1,4 @@
-//! The tiles that cover a view's ranges. They follow from the edges of the ranges, which move once per hop, while every
+//! The tiles that cover a view's ranges. They depend on the edges of the ranges, which move once per hop, but every
 //! answer needs them: the last ones are kept.
 
 use std::sync::{Arc, PoisonError, RwLock};

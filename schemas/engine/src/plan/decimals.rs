@@ -59,7 +59,7 @@ fn operand(expr: &Expr, data_type: &DataType) -> Option<Expr> {
     Some(cast(expr.clone(), converted))
 }
 
-/// What a stamp adds for states that depend on a division with a decimal. Earlier releases kept other digits.
+/// The addition to the stamp for states that depend on a division with a decimal. Earlier releases kept other digits.
 pub(super) const STAMP: &str = "; decimal division/2";
 
 /// Whether an expression divides with a decimal.

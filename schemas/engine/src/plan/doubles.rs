@@ -11,7 +11,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::plan::rewrite::each_expression;
 
-/// Functions whose arguments have a common type: they return one of the arguments, or use all as elements.
+/// Functions whose arguments have a common type: they return one of the arguments, or an array of them.
 const OF_ONE_TYPE: [&str; 9] = ["coalesce", "greatest", "least", "nullif", "nvl", "nvl2", "make_array", "array_position", "array_has"];
 
 /// Runs before DataFusion's own coercion.

@@ -1,13 +1,13 @@
-//! Plans `array_agg(x ORDER BY ..)[n]` as an element of that array, in every session. DataFusion makes
-//! `nth_value(x, n ORDER BY ..)` of it, which ignores DISTINCT, leaves ties in any order, and whose states do not merge
-//! to the value over all events.
+//! Plans `array_agg(x ORDER BY ..)[n]` as an element of that array, in every session. DataFusion would turn it into
+//! `nth_value(x, n ORDER BY ..)`, which ignores DISTINCT and leaves ties in any order, and whose states do not merge to
+//! the value over all events.
 
 use datafusion::common::{DFSchema, Result};
 use datafusion::functions_nested::extract::array_element;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawFieldAccessExpr};
 use datafusion::logical_expr::{Expr, GetFieldAccess};
 
-/// Asked before DataFusion's own planners.
+/// Runs before DataFusion's own planners.
 #[derive(Debug)]
 pub(super) struct ElementsOfArrays;
 

@@ -33,7 +33,7 @@ pub struct Explanation {
     pub levels: Vec<String>,
     /// Columns whose values are estimates.
     pub approximate: Vec<String>,
-    /// For a view over a JOIN: what is kept of its edges.
+    /// For a view over a JOIN: its edges, and how they are walked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub links: Option<links::LinksExplanation>,
 }

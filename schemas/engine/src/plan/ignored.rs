@@ -55,8 +55,8 @@ impl Visitor for Ignored {
     }
 }
 
-/// What DataFusion would ignore in the first such call in a statement or query: a second list of arguments, and in the
-/// call of a function that is no aggregate what belongs to one.
+/// The part that DataFusion would ignore of the first such call in a statement or query: a second list of arguments, or
+/// a clause for aggregates in a call of another function.
 pub fn ignored_in_calls(node: &impl SyntaxNode) -> Option<&'static str> {
     let mut found = None;
     let _ = node.visit_expressions(|expr| {
@@ -75,13 +75,12 @@ const REGRESSIONS: &str = "regr_";
 /// DataFusion declares the state of its DISTINCT as a set, and computes one number over all rows of a group: where the
 /// state is kept, it fails, and elsewhere it ignores DISTINCT.
 const BIT_XOR: &str = "bit_xor";
-/// What is ignored in it.
+/// The part of such a call that is ignored.
 pub(super) const DISTINCT_IN_BIT_XOR: &str = "DISTINCT in bit_xor";
 
-/// What DataFusion would ignore in a call: a list of arguments before another list, DISTINCT in an aggregate of
-/// [`OF_EACH_ROW`] and in [`BIT_XOR`], and in the call of a function that is no aggregate all that belongs to an
-/// aggregate.
-/// `coalesce(sum(x), 0) FILTER (WHERE ..)` would be the sum of all.
+/// The part of a call that DataFusion would ignore: a list of arguments before another list, DISTINCT in an aggregate
+/// of [`OF_EACH_ROW`] or in [`BIT_XOR`], or a clause for aggregates in a call of another function. `coalesce(sum(x), 0)
+/// FILTER (WHERE ..)` would be the sum of all.
 pub(super) fn ignored_in_call(call: &Function) -> Option<&'static str> {
     if !matches!(call.parameters, FunctionArguments::None) {
         return Some("a call with two lists of arguments");

@@ -1,6 +1,6 @@
 //! Compares intervals by their length, in every session. DataFusion compares a difference of times with an interval
-//! part by part, as months, days and nanoseconds, so that 25 hours are not more than a day. And takes the seconds of a
-//! difference of times (`date_part('epoch', a - b)`), of which DataFusion drops the fraction.
+//! part by part, as months, days and nanoseconds, so that 25 hours are not more than a day. It also computes the
+//! seconds of a difference of times (`date_part('epoch', a - b)`), whose fraction DataFusion drops.
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -85,7 +85,8 @@ fn is_epoch_of_difference(call: &ScalarFunction, schema: &DFSchema) -> bool {
         && matches!(difference.get_type(schema), Ok(DataType::Duration(_)))
 }
 
-/// What a stamp adds for states that depend on a comparison of intervals. Earlier releases compared them part by part.
+/// The addition to the stamp for states that depend on a comparison of intervals. Earlier releases compared them part
+/// by part.
 pub(super) const STAMP: &str = "; intervals by length/1";
 
 /// Whether an expression compares intervals.
@@ -93,7 +94,8 @@ pub(super) fn compares(expr: &Expr) -> bool {
     calls(expr, LENGTH_FUNCTION)
 }
 
-/// What a stamp adds for states that depend on the seconds between two times. Earlier releases dropped their fraction.
+/// The addition to the stamp for states that depend on the seconds between two times. Earlier releases dropped their
+/// fraction.
 pub(super) const SECONDS_STAMP: &str = "; seconds with fractions/1";
 
 /// Whether an expression takes the seconds between two times.

@@ -8,7 +8,7 @@
 //!
 //! The edges of both sides are rows of one ordinary state table: an edge is a key, and its state holds when it was last
 //! seen or, where multiplicities or upper edges matter, how often in each tile. Nothing is joined before a query, so
-//! that batch, speed and handover work as for any view, and each side may have its own window.
+//! batch, speed and handover work as for any view, and each side may have its own window.
 
 use std::sync::Arc;
 use types::tiles::EdgesFrom;
@@ -98,15 +98,15 @@ pub struct LinkPlan {
     pub value_schema: SchemaRef,
 }
 
-/// A merged value of pairs: one aggregate over one range. Of edges it is a [`Use`].
+/// A merged value of pairs: one aggregate over one range. For edges this is a [`Use`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PairUse {
     pub aggregate: AggregateIndex,
     pub range: PairRangeIndex,
 }
 
-/// Where an edge's parts are among the keys of its state row. The first key is the side (`false`: near, the side of the
-/// group keys).
+/// The places of an edge's parts among the keys of its state row. The first key is the side (`false`: near, the side of
+/// the group keys).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EdgeLayout {
     /// The group keys; NULL in far edges.
@@ -198,7 +198,7 @@ pub struct LinkAggregate {
     pub function: String,
     pub near: ConditionIndex,
     pub far: ConditionIndex,
-    /// Besides [`LinkPlan::apart`].
+    /// In addition to [`LinkPlan::apart`].
     pub apart: Vec<EndsIndex>,
     pub input: AggregateInput,
     pub approximate: bool,
@@ -307,7 +307,7 @@ impl LinkPlan {
         }
     }
 
-    /// Returns what a state of the edges over a range is.
+    /// Returns the use of one of the edges' states over a range.
     pub(crate) fn use_over(&self, edges: &ViewPlan, state: StateIndex, range: &TimeRange) -> Result<Use> {
         let range = self.edge_range(edges, range).ok_or_else(|| not_kept(edges))?;
         Ok(Use { state, range })
@@ -371,7 +371,7 @@ pub(super) fn plan(
     Ok(table.into_plan(view, below, outputs, uuid_keys, Answering::Linked(Arc::new(links))))
 }
 
-/// When an edge was last seen is enough, unless a call counts events or a window has an upper edge.
+/// The time at which an edge was last seen is enough, unless a call counts events or a window has an upper edge.
 fn edge_kind(calls: &[calls::LinkCall], ranges: &[PairRange]) -> EdgeKind {
     let upper_edge = |range: &PairRange| range.near.until.is_some() || range.far.until.is_some();
     let counts = calls.iter().any(|call| !call.is_over_ends());

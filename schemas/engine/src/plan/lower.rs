@@ -51,7 +51,7 @@ pub(super) fn lower(
     Ok(table.into_plan(view, streams, outputs, uuid_keys, Answering::Grouped(MergedValues { uses: columns.uses, schema })))
 }
 
-/// What is kept for a view, however it is answered.
+/// The keys and states that are kept for a view, whether or not it is linked.
 pub(super) struct StateTable {
     pub(super) keys: Vec<FieldRef>,
     pub(super) states: Vec<StateExpr>,
@@ -141,7 +141,7 @@ fn stamp(states: &[StateExpr]) -> String {
     }
 }
 
-/// The stamp of the format before, if it was different. Rows of that format are read too.
+/// The stamp of the previous format, if it was different. Rows of that format are read too.
 fn stamp_before(states: &[StateExpr]) -> Option<String> {
     let types = |state: &StateExpr| {
         let of_fields = || state.fields.iter().map(|field| field.data_type().clone()).collect();
@@ -151,7 +151,7 @@ fn stamp_before(states: &[StateExpr]) -> Option<String> {
     states.iter().any(|state| state.types_before.is_some()).then(|| state_stamp(&formats))
 }
 
-/// Whether what is kept depends on such an expression: a key, a condition, an argument of an aggregate.
+/// Whether the kept states depend on such an expression: in a key, a condition, or an argument of an aggregate.
 fn states_depend(prepared: &LogicalPlan, calls: &[Expr], is_such: fn(&Expr) -> bool) -> Result<bool> {
     let in_plan = prepared.exists(|node| Ok(node.expressions().iter().any(is_such)))?;
     Ok(in_plan || calls.iter().any(is_such))
@@ -201,7 +201,7 @@ fn prepare(input: LogicalPlan, aggregate: &Aggregate, calls: &[Expr], finest: Le
     Ok(Prepared { plan, names })
 }
 
-/// What an aggregate is computed from, in the order of its text: arguments, FILTER, ORDER BY. Constants are left out:
+/// The inputs of an aggregate, in the order of its text: arguments, FILTER, ORDER BY. Constants are left out, because
 /// an aggregate reads them when it is planned.
 fn inputs_of(call: &Expr) -> Result<Vec<Expr>> {
     let mut inputs = Vec::new();
@@ -296,7 +296,7 @@ fn key_fields(names: &[String], prepared: &LogicalPlan) -> Result<Vec<FieldRef>>
         .collect()
 }
 
-/// What states are lowered with.
+/// The context in which states are lowered.
 struct StateLowering<'a> {
     prepared: &'a Prepared,
     session: &'a SessionContext,

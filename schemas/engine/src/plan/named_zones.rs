@@ -1,5 +1,5 @@
 //! Local times in a zone that a query names: `TIMESTAMP '2026-03-29 02:30:00' AT TIME ZONE 'Europe/Berlin'`. DataFusion
-//! plans it as a cast to a type of that zone, which fails where the zone has the local time twice or not at all.
+//! plans it as a cast to a type with that zone, which fails for a local time that the zone has twice or not at all.
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -12,10 +12,10 @@ use datafusion::optimizer::AnalyzerRule;
 use crate::functions::local_times;
 use crate::plan::rewrite::each_expression;
 
-/// The zone of all times for which nobody names another. Its clocks are never changed.
+/// The zone of all times without a named zone. Its clocks never change.
 const UTC: &str = "UTC";
 
-/// Makes local times in a named zone the times that PostgreSQL takes. Runs after DataFusion's own coercion.
+/// Converts local times in a named zone to the same times as PostgreSQL. Runs after DataFusion's own coercion.
 #[derive(Debug)]
 pub struct LocalTimesInNamedZones;
 
@@ -47,7 +47,8 @@ fn resolved(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     }
 }
 
-/// The time of what is cast to a type with a named zone, if it is a local time, a date or a text.
+/// Returns the time that an operand of a cast to a type with a named zone stands for, if it is a local time, a date or
+/// a text.
 fn instant(operand: &Expr, to: &DataType, schema: &DFSchema, safe: bool) -> Option<Expr> {
     let DataType::Timestamp(unit, Some(zone)) = to else { return None };
     if &**zone == UTC {

@@ -1,4 +1,4 @@
-//! What has to be merged for some of a view's columns.
+//! The values that have to be merged for some of a view's columns.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -6,17 +6,17 @@ use std::sync::OnceLock;
 
 use crate::plan::{ColumnKind, ColumnRangeIndex, RangeIndex, StateIndex, Use, UseIndex, ValueColumn, ViewPlan};
 
-/// What columns are computed from, each once and in order.
+/// The uses and ranges from which columns are computed, each once and in order.
 #[derive(Debug, Clone)]
 pub(crate) struct Need {
     pub(crate) ranges: Vec<ColumnRangeIndex>,
     pub(crate) uses: Vec<UseIndex>,
-    /// What is merged for each key of a grouped view: the events of each range, then the uses.
+    /// The values that are merged for each key of a grouped view: the events of each range, then the uses.
     pub(crate) merged: AskedUses,
 }
 
 impl ViewPlan {
-    /// What the columns `wanted` (indices into the plan's) need. Most queries want all of them.
+    /// Returns what the columns `wanted` (indices into the plan's) need. Most queries want all of them.
     pub(crate) fn need(&self, wanted: &[usize]) -> Cow<'_, Need> {
         match self.are_all(wanted) {
             true => Cow::Borrowed(self.need_of_all.get_or_init(|| Need::for_columns(self, wanted))),
@@ -50,14 +50,14 @@ fn values_among<'a>(plan: &'a ViewPlan, wanted: &'a [usize]) -> impl Iterator<It
     })
 }
 
-/// The uses that values are asked for, and which of them are merged together.
+/// The uses whose values are asked for, and which of them are merged together.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedUses {
     /// In the order of the values.
     pub(crate) uses: Vec<Use>,
     /// Their ranges, each once and in order.
     ranges: Vec<RangeIndex>,
-    /// What is merged together, with all ranges at once. Found on first use.
+    /// The groups that are merged together, with all ranges at once. Computed on first use.
     at_once: OnceLock<Vec<StatesOverRanges>>,
 }
 
@@ -90,7 +90,7 @@ impl AskedUses {
         AskedUses { uses, ranges, at_once: OnceLock::new() }
     }
 
-    /// What is merged together, with at most this many ranges at once.
+    /// Returns the groups that are merged together, with at most this many ranges at once.
     pub(crate) fn parts(&self, ranges_at_once: usize) -> Cow<'_, [StatesOverRanges]> {
         match self.ranges.len() <= ranges_at_once {
             true => Cow::Borrowed(self.at_once.get_or_init(|| merged_together(&self.uses, &self.ranges)).as_slice()),
@@ -115,7 +115,7 @@ fn merged_together(uses: &[Use], ranges: &[RangeIndex]) -> Vec<StatesOverRanges>
     together.into_iter().map(|(ranges, states)| StatesOverRanges { ranges, states }).collect()
 }
 
-/// Sorts items, and leaves out those that are there already.
+/// Sorts items and removes duplicates.
 fn each_once<T: Ord>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut items: Vec<T> = items.collect();
     items.sort_unstable();

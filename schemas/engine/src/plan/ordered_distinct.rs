@@ -1,9 +1,9 @@
-//! `SELECT DISTINCT .. LIMIT` of rows that are in order, as those of a window function are.
+//! `SELECT DISTINCT .. LIMIT` over rows that are in order, such as those of a window function.
 //!
-//! DataFusion lets a DISTINCT end once it has as many rows as the LIMIT takes. It plans this before it knows in which
-//! order the rows come. A DISTINCT of ordered rows that has such a limit is taken for one below an ORDER BY when it
-//! runs, and fails for want of a direction (DataFusion 55). Without the limit it reads all rows, and the LIMIT above it
-//! takes what it needs.
+//! DataFusion gives the limit to the DISTINCT, which ends once it has that many rows. It plans this before it knows the
+//! order of the rows. If they turn out to be ordered, the DISTINCT is mistaken for one below an ORDER BY when it runs,
+//! and fails because it has no direction (DataFusion 55). Without the limit, the DISTINCT reads all rows and the LIMIT
+//! above it takes those that it needs.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Integers that overflow are errors in a query, where they are evaluated. DataFusion's operators and its simplifier
-//! let them wrap around.
+//! Makes an integer overflow an error when it is evaluated. DataFusion's operators and its simplifier let them wrap
+//! around.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use datafusion::optimizer::AnalyzerRule;
 use crate::functions::integers::IntegerOperator;
 use crate::plan::rewrite::each_expression;
 
-/// Computes integers from integers, from the leaves up. Runs after DataFusion's own coercion. Of constants, what
-/// overflows becomes `Overflow`, which may stand in a branch of a CASE that no row takes. Over other values the
+/// Replaces operators on integers, from the leaves up. Runs after DataFusion's own coercion. An operator on constants
+/// becomes its result or, if that overflows, `Overflow`, which may be in a branch of a CASE that no row takes. Other
 /// operators become functions that fail on a row whose result does not fit.
 #[derive(Debug)]
 pub struct IntegersDoNotWrap;
@@ -36,7 +36,7 @@ impl AnalyzerRule for IntegersDoNotWrap {
     }
 }
 
-/// LIMIT and OFFSET are evaluated whatever the rows are, and DataFusion takes nothing but numbers for them.
+/// LIMIT and OFFSET are evaluated whatever the rows are, and DataFusion accepts only numbers for them.
 fn refuse_limits_that_overflow(plan: &LogicalPlan) -> Result<()> {
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::Limit(limit) = node {
@@ -71,7 +71,7 @@ fn computed(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     }
 }
 
-/// Returns the call that stands for an operator on integers.
+/// Returns the call that replaces an operator on integers.
 fn checked(expr: &Expr, schema: &DFSchema) -> Option<Expr> {
     let (operator, operands) = match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => (IntegerOperator::from_operator(*op)?, vec![left, right]),
@@ -104,7 +104,7 @@ fn arithmetic(BinaryExpr { left, op, right }: &BinaryExpr) -> Option<Expr> {
     Some(or_overflow(value, left, format!("{left} {op} {right}")))
 }
 
-/// `operand`: of the value's type.
+/// `operand` has the type of the value.
 fn or_overflow(value: Result<ScalarValue>, operand: &ScalarValue, text: String) -> Expr {
     match value {
         Ok(value) => Expr::Literal(value, None),
@@ -115,7 +115,7 @@ fn or_overflow(value: Result<ScalarValue>, operand: &ScalarValue, text: String) 
     }
 }
 
-/// An integer that is written as such.
+/// The value of an integer literal.
 fn integer(expr: &Expr) -> Option<&ScalarValue> {
     match expr {
         Expr::Literal(value, _) if value.data_type().is_integer() => Some(value),
@@ -126,10 +126,10 @@ fn integer(expr: &Expr) -> Option<&ScalarValue> {
 
 const OVERFLOW: &str = "integer_overflow";
 
-/// A function without arguments that fails: the simplifier leaves it where it is.
+/// A function without arguments that fails. The simplifier does not evaluate it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Overflow {
-    /// What was to be computed.
+    /// The expression that overflows.
     text: String,
     data_type: DataType,
     signature: Signature,

@@ -1,6 +1,5 @@
-//! Finds names in GROUP BY that DataFusion reads as the position of a column: it puts what an alias stands for in the
-//! place of the alias, and takes a whole number there for a position. `SELECT 2 AS two, device .. GROUP BY two` would
-//! group by the device.
+//! Finds names in GROUP BY that DataFusion reads as the position of a column: it replaces an alias by its expression,
+//! and takes a whole number there for a position. `SELECT 2 AS two, device .. GROUP BY two` would group by the device.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +9,7 @@ use definitions::syntax::SyntaxNode;
 
 /// A name in GROUP BY that is an alias of a whole number.
 pub(super) struct NumberedKey {
-    /// As it is in GROUP BY.
+    /// As written in GROUP BY.
     pub(super) name: Ident,
     pub(super) number: i64,
     /// The index of the number among the items of the SELECT.
@@ -18,7 +17,7 @@ pub(super) struct NumberedKey {
 }
 
 impl NumberedKey {
-    /// Whether the number is also its own position, so that the name means the number all the same.
+    /// Whether the number is also its own position, so that the name means the number anyway.
     pub(super) fn is_own_position(&self) -> bool {
         usize::try_from(self.number).is_ok_and(|position| position == self.item + 1)
     }
@@ -34,8 +33,8 @@ pub(super) fn numbered_keys(select: &Select) -> Vec<NumberedKey> {
     select.projection.iter().enumerate().filter_map(key).collect()
 }
 
-/// Makes the names in every GROUP BY of a statement mean the numbers whose aliases they are. A column of such a name
-/// comes first, as it does for DataFusion.
+/// Makes each name in a GROUP BY of a statement that is the alias of a number mean that number. A column of the same
+/// name takes precedence, as it does in DataFusion.
 pub fn keep_numbered_keys(node: &mut impl SyntaxNode) {
     let _ = node.visit_mut(&mut NumbersAreNoPositions);
 }

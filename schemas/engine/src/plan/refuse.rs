@@ -41,8 +41,8 @@ pub(super) fn check(query: &Query, view: &ViewDefinition, functions: &Functions)
     if check.found.has_errors() { Err(check.found) } else { Ok(shape) }
 }
 
-/// Refuses what DataFusion would ignore in calls of functions, what lacks brackets, and keys that would be read as
-/// positions. Stored definitions are not checked for it, because earlier releases did not.
+/// Refuses clauses of calls that DataFusion would ignore, expressions that lack brackets, and keys that would be read
+/// as positions. Stored definitions are not checked, because earlier releases did not check them.
 pub(super) fn check_calls(query: &Query, view: &ViewDefinition) -> Result<(), Diagnostics> {
     let mut found = Diagnostics::default();
     if let SetExpr::Select(select) = &*query.body {
@@ -478,8 +478,8 @@ impl Expressions<'_, '_> {
     }
 }
 
-/// Whether an item contains an aggregate, by the names of the aggregates. If so, the view keeps states; otherwise it is
-/// inlined.
+/// Whether an item contains an aggregate, judged by the names of functions. If so, the view keeps states; otherwise it
+/// is inlined.
 fn holds_aggregate(item: &SelectItem, functions: &Functions) -> bool {
     item.visit_expressions(|expr| match expr {
         Expr::Function(function) if is_aggregate_call(function, functions) => ControlFlow::Break(()),
@@ -488,7 +488,8 @@ fn holds_aggregate(item: &SelectItem, functions: &Functions) -> bool {
     .is_break()
 }
 
-/// Returns the first aggregate of an expression. What follows a subquery is not read: that is refused for itself.
+/// Returns the first aggregate of an expression. Nothing after a subquery is read, because subqueries are refused
+/// anyway.
 fn first_aggregate(expr: &Expr, functions: &Functions) -> Option<Expr> {
     let mut found = None;
     let _ = expr.visit_expressions(|expr| match expr {

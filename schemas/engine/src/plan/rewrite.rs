@@ -1,4 +1,4 @@
-//! Changes the expressions of a plan by their types, before DataFusion's own coercion.
+//! Rewrites expressions of a plan depending on their types, before DataFusion's own coercion.
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
@@ -6,8 +6,8 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Union};
 
-/// Changes every expression of the plan and of its subqueries, from the leaves up. `change` gets an expression and the
-/// columns that it can name. Columns keep their names.
+/// Rewrites every expression of the plan and of its subqueries, from the leaves up. `change` gets an expression and the
+/// schema of the columns that it can name. Columns keep their names.
 pub(super) fn each_expression(plan: LogicalPlan, change: &impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>) -> Result<LogicalPlan> {
     Ok(plan.transform_up_with_subqueries(|node| in_node(node, change))?.data)
 }
@@ -32,8 +32,8 @@ fn in_node(node: LogicalPlan, change: &impl Fn(Expr, &DFSchema) -> Result<Transf
     })
 }
 
-/// Whether a column of a union is said never to be NULL, and one of its inputs may be NULL there now. DataFusion keeps
-/// the schema of a union that it computes anew, and then does not plan an aggregate over it.
+/// Whether the schema of a union declares a column NOT NULL that may be NULL in one of its inputs now. DataFusion keeps
+/// the declared schema when it recomputes a union's, and then cannot plan an aggregate over it.
 fn lacks_nulls(union: &Union) -> bool {
     let may_be_null =
         |column: usize| union.inputs.iter().any(|input| input.schema().fields().get(column).is_some_and(|of| of.is_nullable()));

@@ -18,7 +18,7 @@ impl SelectPlace {
         if line == 1 { (self.line, self.column + column - 1) } else { (self.line + line - 1, column) }
     }
 
-    /// The same for what DataFusion or the parser points at; without it, the beginning of the SELECT.
+    /// The same for the beginning of a span from DataFusion or the parser; without a span, the beginning of the SELECT.
     pub(crate) fn at_span(self, span: Option<Span>) -> (usize, usize) {
         span.map_or((self.line, self.column), |span| self.at(span.start.line, span.start.column))
     }

@@ -40,8 +40,8 @@ pub fn session_builder() -> SessionStateBuilder {
 }
 
 /// Returns the base of sessions that run arbitrary queries. It omits the rule that eliminates common subexpressions:
-/// the rule takes `x IS NOT TRUE` for nullable, which it is not, and then two aggregates with that FILTER fail to plan
-/// (DataFusion 55).
+/// the rule declares `x IS NOT TRUE` nullable, which it is not, so that two aggregates with that FILTER cannot be
+/// planned (DataFusion 55).
 pub fn asking_session_builder() -> SessionStateBuilder {
     let rules = Optimizer::new().rules.into_iter().filter(|rule| rule.name() != COMMON_EXPRESSIONS).collect();
     session_builder().with_optimizer_rules(rules).with_physical_optimizer_rule(Arc::new(OrderedDistinctHasNoLimit))
@@ -49,7 +49,8 @@ pub fn asking_session_builder() -> SessionStateBuilder {
 
 const COMMON_EXPRESSIONS: &str = "common_sub_expression_eliminate";
 
-/// Returns a session for planning: no tables but those registered later, the given functions, no memory limit.
+/// Returns a session for planning: it has the given functions, no tables except those registered later, and no memory
+/// limit.
 pub fn planning_session(functions: &Functions) -> Result<SessionContext> {
     let state = session_builder().with_runtime_env(Arc::new(RuntimeEnv::default())).build();
     let context = SessionContext::new_with_state(state);

@@ -1,7 +1,7 @@
 //! Computes with times in the zone of a session, as PostgreSQL does. All times have the type of UTC. Where a result
-//! depends on the zone, a time gets the type of the session's zone, in which DataFusion then computes, and a time that
-//! results gets that of UTC again. A time that has another zone by `AT TIME ZONE` keeps it. Functions of ours add
-//! intervals to times, and make times of texts, dates and local times (`functions/local_times.rs`).
+//! depends on the zone, a time is cast to the type with the session's zone, in which DataFusion then computes, and a
+//! resulting time is cast back to that of UTC. A time that has another zone by `AT TIME ZONE` keeps it. Our own
+//! functions add intervals to times, and convert texts, dates and local times to times (`functions/local_times.rs`).
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub fn compute_in_zone(session: &mut SessionContext, zone: &str) -> Result<()> {
 }
 
 /// Casts a date that is subtracted from a time, or from which a time is subtracted, to a time. DataFusion's coercion
-/// casts both to local times, which can then no longer be told from those that a query casts itself.
+/// casts both to local times, which could then not be distinguished from casts in the query.
 #[derive(Debug)]
 struct DatesFromTimes;
 
@@ -57,7 +57,7 @@ impl ExprPlanner for DatesFromTimes {
     }
 }
 
-/// Runs after DataFusion's own coercion, which casts what is compared or combined with a time.
+/// Runs after DataFusion's own coercion, which casts values that are compared or combined with a time.
 #[derive(Debug)]
 struct TimesInSessionZone {
     zone: Arc<str>,
@@ -135,8 +135,8 @@ impl TimesInSessionZone {
         }
     }
 
-    /// What is cast: a time that becomes a text, a date or a local time, or one of those that becomes a time. If it is
-    /// `safe`, what cannot be cast is NULL.
+    /// Rewrites the operand of a cast: a time that becomes a text, a date or a local time, or one of those that becomes
+    /// a time. With `safe`, a value that cannot be cast is NULL.
     ///
     /// Errors: an array of times that becomes one of local times.
     fn operand(&self, operand: Expr, to: &DataType, schema: &DFSchema, safe: bool) -> Result<Transformed<Expr>> {
@@ -161,7 +161,7 @@ impl TimesInSessionZone {
         }
     }
 
-    /// The time of a text, a date or a local time.
+    /// Converts a text, a date or a local time to a time.
     fn instant(&self, local: Expr, unit: TimeUnit, safe: bool) -> Expr {
         Expr::ScalarFunction(ScalarFunction::new_udf(local_times::instant(&self.zone, unit, safe), vec![local]))
     }
@@ -218,7 +218,7 @@ impl TimesInSessionZone {
         call.args.iter().any(|argument| argument.get_type(schema).is_ok_and(|given| self.zoned(&given).is_some()))
     }
 
-    /// A time and an interval, whose days and months are those of the zone.
+    /// Adds an interval to a time, or subtracts it. Days and months are those of the zone.
     fn shifted(&self, both: BinaryExpr, schema: &DFSchema) -> Transformed<Expr> {
         let BinaryExpr { left, op, right } = both;
         let is_interval = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Interval(_)));
@@ -233,7 +233,8 @@ impl TimesInSessionZone {
         Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![*time, interval])))
     }
 
-    /// Gives a time, or an array of times, the type of the zone. Returns whether it is one.
+    /// Casts a time, or an array of times, to the type with the zone. Returns false, and changes nothing, for other
+    /// expressions.
     fn local(&self, expr: &mut Expr, schema: &DFSchema) -> bool {
         let Some(zoned) = expr.get_type(schema).ok().and_then(|given| self.zoned(&given)) else { return false };
         *expr = cast(std::mem::take(expr), zoned);
@@ -257,7 +258,7 @@ impl TimesInSessionZone {
         }
     }
 
-    /// What a table function has for arguments is computed before any rule runs.
+    /// The arguments of a table function are computed before any rule runs.
     fn refuse_tables_of_times(&self, plan: &LogicalPlan) -> Result<()> {
         plan.apply_with_subqueries(|node| {
             if let LogicalPlan::TableScan(scan) = node
@@ -294,7 +295,7 @@ fn steps_by_hours(series: &ScalarFunction) -> bool {
     step.months == 0 && step.days == 0
 }
 
-/// Whether a value of the type, or of an array's items, is another one in another zone.
+/// Whether the same value of this type, or of an array's items, means another time in another zone.
 fn is_local(data_type: &DataType) -> bool {
     matches!(
         item_type(data_type),

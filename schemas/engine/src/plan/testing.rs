@@ -1,11 +1,12 @@
-//! Views of a test, planned as new or as stored ones.
+//! Plans views for tests, as new or as stored definitions.
 
 use definitions::{Definitions, parse};
 
 use super::{Planned, Planner};
 use crate::functions::Functions;
 
-/// Plans `CREATE VIEW v AS` this SELECT over a stream. What is refused is the column of each mistake and its message.
+/// Plans `CREATE VIEW v AS` this SELECT over a stream. For a refusal, returns the column and the message of each
+/// mistake.
 pub(super) async fn planned(stream: &str, select: &str, is_strict: bool) -> Result<Planned, String> {
     let view = parse::parse_view(&format!("CREATE VIEW v AS {select}")).unwrap();
     let project = Definitions { streams: vec![parse::parse_stream(stream).unwrap()], views: vec![view.clone()], ..Definitions::default() };

@@ -20,7 +20,7 @@ const DEFAULT_SCHEMA: &str = "public";
 pub(super) const MAKE_ARRAY: &str = "make_array";
 const ARRAY_AGG: &str = "array_agg";
 
-/// What the texts of a column are, or those in its lists.
+/// The type that the texts of a column, or those in its lists, stand for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TextType {
     /// Any texts, or the column has none.
@@ -30,12 +30,12 @@ pub enum TextType {
     Json,
 }
 
-/// What a UUID counts as that is cast, as `id::text` is.
+/// Whether a UUID that is cast, as in `id::text`, still counts as a UUID.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum CastUuid {
-    /// A UUID still: what it is compared with may be in any of its spellings.
+    /// It does: it may be compared with any spelling of a UUID.
     IsUuid,
-    /// A text: over PostgreSQL it is one.
+    /// It is a text, as PostgreSQL clients expect.
     IsText,
 }
 
@@ -86,7 +86,7 @@ impl TypedTextColumns {
         self.0.values().any(|columns| columns.values().any(|of| *of == TextType::Uuid))
     }
 
-    /// For each column of a plan's output, what its texts are, or those in its lists.
+    /// Returns the [`TextType`] of each column of a plan's output.
     pub fn in_output(&self, plan: &LogicalPlan) -> Vec<TextType> {
         let in_column = |index: usize| match self.of_column(plan, index, CastUuid::IsText) {
             TextType::Any => self.in_lists(plan, index),
@@ -95,7 +95,7 @@ impl TypedTextColumns {
         (0..plan.schema().fields().len()).map(in_column).collect()
     }
 
-    /// For each column of a table, what its texts are.
+    /// Returns the [`TextType`] of each column of a table.
     pub fn in_table(&self, table: &str, schema: &Schema) -> Vec<TextType> {
         let columns = self.0.get(table);
         let text_type = |name: &String| columns.and_then(|columns| columns.get(name)).copied().unwrap_or_default();
@@ -142,8 +142,8 @@ impl TypedTextColumns {
         columns.and_then(|columns| columns.get(scan.projected_schema.field(index).name())).copied().unwrap_or_default()
     }
 
-    /// What the texts of this column of the plan's output are: those of a table, unchanged, or what is cast to the
-    /// type.
+    /// Returns the type of the texts of this column of the plan's output, which come unchanged from a table or are cast
+    /// to the type.
     fn of_column(&self, plan: &LogicalPlan, index: usize, cast: CastUuid) -> TextType {
         match plan {
             LogicalPlan::TableScan(scan) => self.in_scan(scan, index),
@@ -175,8 +175,7 @@ impl TypedTextColumns {
         }
     }
 
-    /// What the texts in the lists of this column of the plan's output are: those of columns, or what is cast to the
-    /// type.
+    /// The same for the texts in the lists of this column.
     fn in_lists(&self, plan: &LogicalPlan, index: usize) -> TextType {
         match plan {
             LogicalPlan::Projection(projection) => self.in_list(&projection.input, &projection.expr[index]),
@@ -235,7 +234,7 @@ impl TypedTextColumns {
     }
 }
 
-/// What the values of a column of a stream are, or those in its arrays of JSON.
+/// Returns the type of the texts of a stream's column, or of those in its arrays of JSON.
 fn type_of_values(column_type: &ColumnType) -> TextType {
     match column_type {
         ColumnType::Uuid => TextType::Uuid,
@@ -245,7 +244,7 @@ fn type_of_values(column_type: &ColumnType) -> TextType {
     }
 }
 
-/// What all of these are, if they are the same.
+/// Returns the type that all of these are, or [`TextType::Any`].
 fn common(mut types: impl Iterator<Item = TextType>) -> TextType {
     let Some(first) = types.next() else { return TextType::Any };
     if types.all(|of| of == first) { first } else { TextType::Any }
@@ -266,8 +265,8 @@ fn parameter(expr: &Expr) -> Option<String> {
     }
 }
 
-/// The parameter that a cast to UUID or JSON takes. One that is cast before it, as in `$1::text::json`, is of the type
-/// that comes first.
+/// The parameter that a cast to UUID or JSON takes. A parameter that is cast first, as in `$1::text::json`, has the
+/// type of that first cast.
 fn cast_parameter(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Cast(cast) if matches!(*cast.expr, Expr::Cast(_)) => None,

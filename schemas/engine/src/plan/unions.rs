@@ -1,5 +1,6 @@
-//! Checks that a column of UNION ALL has one type. DataFusion silently converts to a common type: a decimal and a
-//! double to a decimal with 15 digits after the point, and a text to a time, which fails on every event that has none.
+//! Checks that each column of UNION ALL has one type. DataFusion silently converts to a common type: a decimal and a
+//! double to a decimal with 15 digits after the point, or a text to a time, which fails on every event whose text is
+//! not a time.
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};

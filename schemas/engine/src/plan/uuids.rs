@@ -1,4 +1,4 @@
-//! Gives the texts that are compared with UUIDs the one spelling in which a UUID is stored.
+//! Rewrites texts that are compared with UUIDs to the spelling in which UUIDs are stored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +43,7 @@ impl Respelled {
     }
 }
 
-/// What a stamp adds for a view with such a text, which in earlier releases was equal to no UUID.
+/// The addition to the stamp of a view with such a text. In earlier releases the text was equal to no UUID.
 pub(super) const STAMP: &str = "; uuid spellings/3";
 
 /// Returns which keys of a view's aggregate are UUIDs, in the order of GROUP BY.
@@ -92,8 +92,7 @@ impl UuidsHaveOneSpelling {
     }
 }
 
-/// Returns a comparison of a UUID with texts in another spelling, with their spelling changed. `None` if there is
-/// nothing to change.
+/// Returns a comparison of a UUID with texts, rewritten to the stored spelling. `None` if there is nothing to change.
 fn respelled(expr: &Expr, is_uuid: &impl Fn(&Expr) -> bool) -> Option<Expr> {
     let mut changed = expr.clone();
     let compared: Vec<&mut Expr> = match &mut changed {
@@ -120,7 +119,7 @@ fn respelled(expr: &Expr, is_uuid: &impl Fn(&Expr) -> bool) -> Option<Expr> {
     Some(changed)
 }
 
-/// The items of an array that is made from some; any other expression is one itself.
+/// Returns the items of an `ARRAY[..]`, or the expression itself if it is none.
 fn items_of(expr: &mut Expr) -> Vec<&mut Expr> {
     if !matches!(expr, Expr::ScalarFunction(call) if call.name() == MAKE_ARRAY) {
         return vec![expr];
@@ -131,7 +130,7 @@ fn items_of(expr: &mut Expr) -> Vec<&mut Expr> {
     }
 }
 
-/// Returns the canonical spelling of a literal that is a UUID in another one, or a list with such texts.
+/// Returns a literal in the stored spelling if it is a UUID in another spelling, or a list with such texts.
 fn other_spelling(expr: &Expr) -> Option<ScalarValue> {
     match strip_casts(expr) {
         Expr::Literal(ScalarValue::List(list), _) => other_spellings(list),

@@ -34,7 +34,7 @@ impl ColumnNames {
     }
 }
 
-/// Returns an expression as SQL. Aggregates have no ORDER BY: the fields of states are named so.
+/// Returns an expression as SQL. Aggregates are written without their ORDER BY, as the names of states' fields are.
 pub(crate) fn sql_of(expr: &Expr, names: ColumnNames) -> String {
     text(&readable(expr, names))
 }
@@ -64,8 +64,8 @@ fn ordered_text(expr: &Expr) -> String {
     with_orders(expr).map_or_else(|_| text(expr), |sql| sql.to_string().replace("count(1)", "count(*)"))
 }
 
-/// DataFusion leaves out an ORDER BY among the arguments of an aggregate. It is handed through as one more argument,
-/// which is replaced in the syntax tree.
+/// DataFusion leaves out an ORDER BY among the arguments of an aggregate. It is passed as one more argument, which is
+/// replaced in the syntax tree.
 fn with_orders(expr: &Expr) -> Result<ast::Expr> {
     let mut orders: Vec<Vec<OrderByExpr>> = Vec::new();
     let marked = expr.clone().transform_up(|node| match node {
@@ -95,7 +95,7 @@ fn is_ordered(function: &AggregateFunction) -> bool {
     !function.params.order_by.is_empty() && !function.func.supports_within_group_clause()
 }
 
-/// What is the default is not written.
+/// Defaults are not written.
 fn order_by(sort: &SortExpr) -> datafusion::error::Result<OrderByExpr> {
     let asc = (!sort.asc).then_some(false);
     let nulls_first = (sort.nulls_first == sort.asc).then_some(sort.nulls_first);

@@ -21,8 +21,8 @@ use types::suggest::nearest;
 const LISTED: usize = 30;
 
 impl Planner {
-    /// Returns the diagnostics for an error from planning `query`, the SELECT of `view`. If it is about a name that
-    /// nothing has, the others are there too.
+    /// Returns the diagnostics for an error from planning `query`, the SELECT of `view`. For an unknown name they
+    /// include all other unknown names.
     pub(super) async fn refused(
         &self,
         view: &ViewDefinition,

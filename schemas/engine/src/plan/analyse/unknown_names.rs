@@ -1,5 +1,6 @@
-//! Finds the other names in a SELECT that nothing has, after the planner has refused one: it reports one at a time.
-//! Each name is looked up alone, over the tables of the SELECT, so that no mistake follows from another.
+//! After the planner has refused a SELECT because of an unknown name, finds the other unknown names in it: the planner
+//! reports one at a time. Each name is looked up alone, over the tables of the SELECT, so that no mistake follows from
+//! another.
 
 use std::ops::ControlFlow;
 
@@ -38,7 +39,7 @@ pub(crate) async fn with_other_unknown_names(session: &SessionContext, query: &a
     errors
 }
 
-/// What an error is about, if it is a column or a function that nothing has: the message up to the end of its name.
+/// If an error is about an unknown column or function: its message up to the end of the name.
 fn unknown_name(error: &Error) -> Option<String> {
     let is_unknown = matches!(error.reason(), Some(Reason::UnknownColumn | Reason::UnknownFunction));
     is_unknown.then(|| error.message().split_inclusive('"').take(2).collect())
@@ -122,7 +123,7 @@ fn has_named_argument(call: &Function) -> bool {
     list.args.iter().any(|argument| !matches!(argument, FunctionArg::Unnamed(_)))
 }
 
-/// The planner looks for the function before it checks what it is given.
+/// The planner looks up the function before it checks its arguments.
 fn without_arguments(call: &Function) -> Function {
     Function {
         name: call.name.clone(),

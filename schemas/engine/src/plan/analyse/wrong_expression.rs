@@ -1,4 +1,5 @@
-//! Finds the expression that the planner refused where its error has no position: it knows those of columns alone.
+//! Finds the expression that the planner refused if its error has no position: the planner knows only the positions of
+//! columns.
 
 use std::ops::ControlFlow;
 
@@ -16,7 +17,7 @@ const EXPRESSIONS: usize = 200;
 
 /// An expression in the SELECT's text.
 pub(super) struct WrongExpression {
-    /// That of a call with one argument is the argument's.
+    /// For a call with one argument, the position of the argument.
     pub(super) span: Span,
     /// The only argument of a call, as written.
     pub(super) argument: Option<String>,

@@ -1,4 +1,4 @@
-//! Says on one line why an expression cannot be computed.
+//! Explains on one line why an expression cannot be computed.
 
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::Expr;

@@ -1,5 +1,5 @@
-//! Refuses what fails because of one argument, whatever the others are: a divisor that is a constant zero, a unit of
-//! time that is unknown or not constant, a constant pattern that is invalid.
+//! Refuses expressions that fail because of one argument, whatever the others are: a divisor that is a constant zero, a
+//! unit of time that is unknown or not constant, a constant pattern that is invalid.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ const UNITS: [&str; 16] = [
     "epoch",
 ];
 
-/// Checks an operator or a call, and not what its arguments are computed from.
+/// Checks an operator or a call, but not the expressions in its arguments.
 ///
 /// Errors: `Input`, if its constant arguments, or a unit that is not constant, make it fail for every row.
 pub(super) fn check_constant_arguments(expr: &Expr, schema: &DFSchema) -> Result<()> {

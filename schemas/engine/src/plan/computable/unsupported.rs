@@ -1,4 +1,5 @@
-//! Refuses what DataFusion plans and cannot compute on any row, or computes to other values than PostgreSQL does.
+//! Refuses expressions that DataFusion plans but cannot compute on any row, or for which it computes other values than
+//! PostgreSQL.
 
 use arrow::compute::kernels::cast_utils::IntervalUnit;
 use arrow::datatypes::DataType;
@@ -11,7 +12,7 @@ use types::{Error, Reason, Result};
 
 use crate::plan::written::{ColumnNames, sql_of};
 
-/// Checks all expressions of a plan and of its subqueries, also those that a CASE guards.
+/// Checks all expressions of a plan and of its subqueries, including those that a CASE guards.
 ///
 /// Errors: `Input`, if one of them is an operator that cannot be computed, or a part of a difference of times that is
 /// not what PostgreSQL returns.
@@ -48,8 +49,8 @@ fn check(expr: &Expr, schema: &DFSchema) -> Result<()> {
     }
 }
 
-/// Checks a call of `date_part`. Of a difference of times, DataFusion returns all of it in hours, minutes or seconds;
-/// PostgreSQL returns what is left of its days, hours and minutes.
+/// Checks a call of `date_part`. For a difference of times, DataFusion returns the whole difference in hours, minutes
+/// or seconds; PostgreSQL returns only the part of it that makes up no full day, hour or minute.
 pub(super) fn check_part(expr: &Expr, schema: &DFSchema) -> Result<()> {
     let Expr::ScalarFunction(call) = expr else { return Ok(()) };
     let [Expr::Literal(unit, _), difference] = call.args.as_slice() else { return Ok(()) };
@@ -67,7 +68,8 @@ fn is_less_than_a_day(unit: IntervalUnit) -> bool {
     matches!(unit, Hour | Minute | Second | Millisecond | Microsecond | Nanosecond)
 }
 
-/// Whether a side is a text, and none is an array: such an array may be written as a text.
+/// Whether a side is a text and neither side is an array. (Where a side is an array, the other one may be an array that
+/// is written as a text.)
 fn is_of_texts(binary: &BinaryExpr, schema: &DFSchema) -> bool {
     let (Ok(left), Ok(right)) = (binary.left.get_type(schema), binary.right.get_type(schema)) else { return false };
     (left.is_string() || right.is_string()) && !left.is_nested() && !right.is_nested()

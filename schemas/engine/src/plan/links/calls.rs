@@ -1,4 +1,4 @@
-//! The aggregates of a linked view: what each reads from which side, under which conditions, over which ranges.
+//! The aggregates of a linked view: which side each of them reads, under which conditions, and over which ranges.
 
 use std::sync::Arc;
 
@@ -121,7 +121,7 @@ impl Parser<'_> {
         Ok((call, range))
     }
 
-    /// Returns what a call reads. A count of near values is rewritten to a count of pairs.
+    /// Returns the argument of a call. A count of near values is rewritten to a count of pairs.
     fn argument(&self, function: &mut AggregateFunction) -> Result<CallArgument> {
         let name = function.func.name().to_owned();
         let params = &mut function.params;

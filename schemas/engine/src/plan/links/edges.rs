@@ -1,5 +1,5 @@
-//! What the edges of a linked view hold: their keys, the conditions of each side, and the states that are kept. The
-//! [`table`] of both sides' events is built from it, and so is what the view's [`aggregates`] merge.
+//! The contents of a linked view's edges: their keys, the conditions of each side, and the states that are kept. The
+//! [`table`] of both sides' events is built from them, and so are the inputs of the view's [`aggregates`].
 
 use datafusion::common::Column;
 use datafusion::functions_aggregate::expr_fn::{count, max};

@@ -47,7 +47,8 @@ impl Edges<'_> {
     }
 }
 
-/// Returns an aggregate over the end points themselves: what the plain SELECT would compute over the pairs.
+/// Returns an aggregate over the end points themselves, which is the one that the plain SELECT would compute over the
+/// pairs.
 fn over_ends(
     function: &AggregateFunction,
     argument: &Expr,
