@@ -90,58 +90,58 @@ pub use running::{Turn, out_of_time};
 pub use search_path::SearchPath;
 pub use statement::{invalid_as_of, only_queries, parse_as_of, views_read};
 
-/// The answer of a query: batches as they are made, and what they are made from.
+/// The answer of a query: batches as they are computed, and what they are computed from.
 pub struct QueryResponse {
     pub schema: SchemaRef,
-    /// For each column what its texts are.
+    /// The [`TextType`] of each column.
     pub text_types: Vec<TextType>,
     pub batches: SendableRecordBatchStream,
     pub meta: QueryMeta,
-    /// The query's place among those that run.
+    /// The query's place among the running queries.
     pub turn: Turn,
-    /// What its reader holds of it, of the query's memory.
+    /// The part of the query's memory that its reader holds.
     held: HeldMemory,
 }
 
 impl QueryResponse {
-    /// Counts what the reader keeps of the answer as the query's memory.
+    /// Counts these bytes, which the reader keeps of the answer, as memory of the query.
     ///
     /// Errors: `Limit` where it does not fit.
     pub(crate) fn hold(&self, bytes: usize) -> Result<()> {
         Ok(self.held.try_resize(bytes)?)
     }
 
-    /// The meta, with what the batches so far turned out to be: whole once the last one came.
+    /// The meta, with what is known from the batches so far. It is complete after the last one.
     pub fn meta_so_far(&self) -> Meta {
         self.meta.so_far()
     }
 
-    /// All batches. The caller bounds what it asks for.
+    /// Returns all batches. The caller bounds how many rows it asks for.
     pub async fn collect(self) -> Result<Vec<RecordBatch>> {
         Ok(self.batches.try_collect().await?)
     }
 }
 
-/// What a reader holds of an answer. Most hold nothing: it is set up on first use.
+/// The memory that a reader holds of an answer. It is reserved on first use, because most readers hold nothing.
 type HeldMemory = LazyLock<MemoryReservation, Box<dyn FnOnce() -> MemoryReservation + Send>>;
 
-/// What the session of a client says of its queries.
+/// The settings of a client's session for its queries.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SessionSettings<'a> {
-    /// The time that is asked where the text names none.
+    /// The time as of which the answer is, where the text names none.
     pub as_of: Option<Micros>,
-    /// The zone of local times, by a name that Arrow knows; `None`: UTC.
+    /// The zone of local times, by a name that Arrow knows. `None` for UTC.
     pub time_zone: Option<&'a str>,
     pub search_path: SearchPath,
 }
 
-/// What a query asks.
+/// A query: its text and parameters, and who asks it.
 pub(crate) struct Query<'a> {
     pub(crate) sql: &'a str,
     pub(crate) params: Params,
     pub(crate) settings: SessionSettings<'a>,
     pub(crate) on_value_error: OnValueError,
-    /// Who asks: every table that is read needs its right.
+    /// Who asks. It needs the right to read every table of the query.
     pub(crate) principal: Arc<Principal>,
 }
 
@@ -153,24 +153,25 @@ struct QueryText<'a> {
     on_value_error: OnValueError,
 }
 
-/// For whom tables are listed and read.
+/// The context in which tables are listed and read, for one principal.
 #[derive(Clone, Copy)]
 pub(crate) struct TableReader<'a> {
     pub(crate) principal: &'a Principal,
-    /// `system.*` says how far it is.
+    /// The log whose ends `system.*` shows.
     pub(crate) log: Option<&'a Arc<dyn Log>>,
 }
 
 /// The values of `$1`, `$2`, ..
 #[derive(Debug, Clone)]
 pub enum Params {
-    /// Typed by JSON.
+    /// Values with the types of JSON.
     Json(Vec<serde_json::Value>),
-    /// Of the types that [`Described::params`] has.
+    /// Values with the types of [`Described::params`].
     Typed(Vec<ScalarValue>),
 }
 
-/// Plans a query over the read view of this moment and begins it; of a moment that counts everything before `after`.
+/// Plans a query over the present read view and begins it. With `after`, waits for a read view that counts everything
+/// before that position.
 pub(crate) async fn query(
     follower: &Follower,
     runtime: &QueryRuntime,
@@ -212,7 +213,7 @@ pub(crate) async fn query(
     }
 }
 
-/// The same over a read view at hand, which the caller keeps from being collected.
+/// The same over a given read view, whose files the caller keeps from being collected.
 pub(crate) async fn query_at(
     follower: &Follower,
     runtime: &QueryRuntime,
@@ -228,7 +229,7 @@ pub(crate) async fn query_at(
     follower.report_damage(outcome).await
 }
 
-/// Plans a query until it can be begun.
+/// Plans a query, so that it can be begun.
 async fn plan_ready(runtime: &QueryRuntime, log: Option<&Arc<dyn Log>>, read_view: ReadView, asked: &Query<'_>) -> Result<Ready> {
     let read_view = Arc::new(read_view);
     let Query { sql, params, settings, on_value_error, principal } = asked;
@@ -239,7 +240,7 @@ async fn plan_ready(runtime: &QueryRuntime, log: Option<&Arc<dyn Log>>, read_vie
     }
 }
 
-/// Waits for its turn and begins. `timer` measures it until its last row.
+/// Waits for the query's turn and begins it. `timer` measures it until its last row.
 async fn begin(
     follower: &Follower,
     runtime: &QueryRuntime,
@@ -288,11 +289,11 @@ struct Ready {
     text_types: Vec<TextType>,
 }
 
-/// What is done for the rows of a query.
+/// The work that computes the rows of a query.
 enum Work {
-    /// A plan is run, by the runtime of this query.
+    /// A plan that runs in the runtime of this query.
     Plan { physical: Arc<dyn ExecutionPlan>, task: Arc<TaskContext>, runtime: QueryRuntime },
-    /// A few keys of one view are looked up, without a plan.
+    /// A lookup of a few keys of one view, without a plan.
     Lookup(KeyLookup),
 }
 

@@ -1,5 +1,5 @@
-//! A node's side of what is said about one event: it has a worker's process listen before it appends the event, and
-//! then asks what became of it.
+//! A node's side of the exchange about one event: before it appends the event it asks a worker's process to listen, and
+//! afterwards for the decision.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,10 +15,10 @@ use types::{Error, Result};
 use crate::message::{DecisionRequest, EventDecision, Exchange, FORMAT, exchange, exchange_message};
 use crate::requests::{WorkerConnection, error_of, next};
 
-/// The workers of another process, which listen to what they decide, for one event that is not appended yet. They no
-/// longer do when it is dropped.
+/// The workers of another process, which listen for the decision about one event that is not appended yet. Dropping it
+/// ends that.
 pub struct DecisionListener {
-    /// Of the event's topic, those that these workers have.
+    /// The partitions of the event's topic that these workers have.
     pub partitions: BTreeSet<i32>,
     appended: oneshot::Sender<FlightData>,
     answers: Streaming<FlightData>,
@@ -37,7 +37,7 @@ impl DecisionListener {
         }
     }
 
-    /// Waits for what is decided about the event, which is in the log now. `None` if these workers do not decide it.
+    /// Waits for the decision about the event, which is in the log now. `None` if these workers do not decide it.
     pub async fn decision(self, event: &DecisionRequest) -> Result<Option<EventDecision>> {
         let DecisionListener { appended, mut answers, .. } = self;
         let message = exchange_message(&Exchange::Appended(event.clone()))?;

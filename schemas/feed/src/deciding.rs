@@ -1,4 +1,4 @@
-//! A worker's side of what is said about one event: it listens to what the workers of the process decide, and says it.
+//! A worker's side of the exchange about one event: it waits for the decision of the process's workers and sends it.
 
 use std::collections::BTreeSet;
 use std::future::ready;
@@ -14,25 +14,26 @@ use types::{Error, Result};
 
 use crate::message::{DecisionRequest, EventDecision, Exchange, check_format, exchange, exchange_message};
 
-/// How long a node has to say what it wants.
+/// How long a node may take to send its first request.
 const BEGUN_WITHIN: Duration = Duration::from_secs(3);
-/// How long an event is listened for. No client waits longer for its record.
+/// How long the workers listen for an event. No client waits longer for its record.
 const LISTENS_FOR: Duration = Duration::from_secs(60);
 
-/// What the workers of a process decide about events.
+/// The decisions of a process's workers about events.
 pub trait WorkerDecisions: Send + Sync {
-    /// Listens from now on, for one event that is not appended yet.
+    /// Listens from now on for one event that is not appended yet.
     fn listen(&self, topic: &str) -> DecisionSubscription;
 }
 
-/// What is decided from a moment on.
+/// The decisions from a moment on.
 pub struct DecisionSubscription {
-    /// Of the topic, those that workers of this process have.
+    /// The partitions of the topic that workers of this process have.
     pub partitions: BTreeSet<i32>,
     pub decision: AwaitDecision,
 }
 
-/// Waits until an event is decided and the records of it are out. `None` if no worker is left that could.
+/// Waits until an event is decided and its records are durable in the log. `None` if no worker is left that could
+/// decide it.
 pub type AwaitDecision = Box<dyn FnOnce(DecisionRequest) -> BoxFuture<'static, Option<EventDecision>> + Send>;
 
 /// Listens for the event that the node is about to append. The stream ends without an answer if the workers of this

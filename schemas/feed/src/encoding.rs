@@ -11,7 +11,8 @@ use types::Result;
 use crate::layer;
 use crate::message::SectionHead;
 
-/// The encodings of this many layers are kept: subscribers that keep up are about as far as each other.
+/// The encodings of this many layers are kept, because subscribers that keep up request the same layers at about the
+/// same time.
 const KEPT: usize = 64;
 
 /// The layers that were sent lately. Clones share them.
@@ -25,7 +26,7 @@ struct Encoded {
 }
 
 impl Encodings {
-    /// Returns the sections of these views, and their bytes one after the other.
+    /// Returns the sections of these views, and their concatenated bytes.
     pub(crate) fn sections(&self, fresh: &Fresh, layer: &Arc<FreshLayer>, views: &[ViewVersion]) -> Result<(Vec<SectionHead>, Bytes)> {
         let encoded = self.entry(layer);
         let (mut heads, mut bodies) = (Vec::new(), Vec::new());

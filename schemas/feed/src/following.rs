@@ -1,4 +1,4 @@
-//! A node's side: follows one worker's process, and mirrors its layers as long as it is reached.
+//! A node's side: follows one worker's process, and mirrors its layers as long as it can be reached.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -25,35 +25,35 @@ use crate::layer::{self, Plans};
 use crate::message::{FORMAT, Head, LayerHead, LayerRequest, head};
 use crate::requests::{Credentials, WorkerConnection, error_of, next};
 
-/// The pause before a second attempt, and at most before a later one.
+/// The pause before the second attempt. Later pauses are longer, up to a limit.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LAST_WAIT: Duration = Duration::from_secs(2);
-/// How long an owner may be refused before it is asked to claim its partitions again. One that lost them learns it
+/// How long an owner may be refused before it is asked to claim its partitions again. An owner that lost them learns so
 /// sooner.
 const REFUSED_FOR: Duration = Duration::from_secs(2);
-/// A snapshot has come after this time; layers may be large.
+/// The time limit for a snapshot, whose layers may be large.
 const SNAPSHOT_WITHIN: Duration = Duration::from_secs(60);
-/// A process that has not said by then that it listens counts as not reached.
+/// A process that has not confirmed by then that it listens counts as unreachable.
 const LISTENS_WITHIN: Duration = Duration::from_secs(3);
-/// How long other processes are waited for once those that listen have all partitions. A partition may move to one of
-/// these while the event is appended, but one that hangs does not hold each event up until it is known to be lost.
+/// How long to wait for other processes once those that listen have all partitions. A partition may move to one of the
+/// others while the event is appended, but a process that hangs must not delay every event until it counts as lost.
 const OTHERS_WITHIN: Duration = Duration::from_millis(100);
 
 /// Follows workers for one node. Cheap to clone.
 #[derive(Clone)]
 pub struct Following {
-    /// What the node reads.
+    /// The fresh layers that the node reads.
     pub fresh: Fresh,
     pub credentials: Credentials,
     /// The views that the node serves. When they change, each stream begins again.
     pub plans: watch::Receiver<Arc<Plans>>,
-    /// What the layers of one process may take in memory here.
+    /// How much memory the layers of one process may take here.
     pub memory_bytes: usize,
     pub clock: Clock,
     pub links: Links,
 }
 
-/// How the node stands to the processes that it follows. Clones share it.
+/// The node's links to the processes that it follows. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Links(Arc<Mutex<BTreeMap<String, Link>>>);
 
@@ -65,33 +65,34 @@ pub struct Link {
     pub address: String,
     pub state: LinkState,
     pub since: Instant,
-    /// While it is followed.
+    /// The connection, while the process is followed.
     connection: Option<WorkerConnection>,
 }
 
 /// Whether a node reads the layers of the workers of another process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkState {
-    /// Being reached for the first time.
+    /// The first connection is not established yet.
     Begun,
-    /// Its layers are read.
+    /// The node reads its layers.
     Followed,
-    /// What it has not committed is not read.
+    /// The node does not read what the process has not committed.
     Lost { error: String },
 }
 
-/// Why a stream came to its end without an error.
+/// Why a stream ended without an error.
 #[derive(Debug, PartialEq, Eq)]
 enum Ended {
     Stopped,
-    /// To begin again at once: the node serves other views. What is mirrored stays until the next snapshot.
+    /// The node serves other views. The stream begins again at once, and the mirrored layers stay until the next
+    /// snapshot.
     OtherViews,
-    /// To begin again, as another owner was believed for too long.
+    /// The node refused the owner for too long, because it accepted another one. The stream begins again.
     Refused,
 }
 
 impl Following {
-    /// Follows a process until `stop`, whether or not it is reached. After a panic it begins again, as after an error.
+    /// Follows a process until `stop`, whether or not it can be reached. Begins again after an error or a panic.
     pub async fn follow(&self, worker: &str, address: &str, stop: CancellationToken) {
         let mut following = self.clone();
         let mut mirror = Mirror::new(&self.fresh);
@@ -129,7 +130,7 @@ impl Following {
         self.links.forget(worker);
     }
 
-    /// One stream, from its snapshot to its end.
+    /// Reads one stream, from its snapshot to its end.
     async fn stream(&mut self, worker: &str, address: &str, mirror: &mut Mirror, had_snapshot: &mut bool) -> Result<Ended> {
         let plans = self.plans.borrow_and_update().clone();
         let seen = self.fresh.epochs().into_iter().collect();
@@ -185,7 +186,8 @@ impl Following {
     }
 }
 
-/// Layers are released as the node's catalog state moves on. Where it does not, they would grow for ever.
+/// Limits the memory of the layers. They are released as the node's catalog state advances; if it does not, they would
+/// grow without bound.
 fn check_memory(held_bytes: usize, most_bytes: usize) -> Result<()> {
     if held_bytes <= most_bytes {
         return Ok(());
@@ -194,7 +196,7 @@ fn check_memory(held_bytes: usize, most_bytes: usize) -> Result<()> {
     Err(Error::limit(message).with("found bytes", held_bytes).with("expected at most", most_bytes))
 }
 
-/// Receives what a stream begins with. Errors: `Limit` once its layers take more than `most_bytes`.
+/// Receives the snapshot with which a stream begins. Errors: `Limit` once its layers take more than `most_bytes`.
 async fn snapshot(stream: &mut Streaming<FlightData>, plans: &Plans, most_bytes: usize) -> Result<Snapshot<StateRows>> {
     let Head::Snapshot { format, claims, complete_to, layers } = head(&next(stream).await?)? else {
         return Err(Error::corrupt("a worker's stream does not begin with a snapshot"));
@@ -216,7 +218,7 @@ async fn snapshot(stream: &mut Streaming<FlightData>, plans: &Plans, most_bytes:
     Ok(snapshot)
 }
 
-/// Since when a worker is refused.
+/// Returns since when a worker is refused.
 fn refused(since: Option<Instant>, applied: ChangeOutcome) -> Option<Instant> {
     match applied {
         ChangeOutcome::Whole => since,
@@ -229,19 +231,19 @@ fn waits() -> impl Iterator<Item = Duration> + Send {
 }
 
 impl Links {
-    /// Of all processes that are followed, ordered by name.
+    /// Returns the links to all followed processes, ordered by name.
     pub fn all(&self) -> Vec<Link> {
         self.lock().values().cloned().collect()
     }
 
-    /// Whether what a process has not committed is read.
+    /// Whether the node reads what a process has not committed.
     pub fn is_followed(&self, worker: &str) -> bool {
         self.lock().get(worker).is_some_and(|link| link.state == LinkState::Followed)
     }
 
-    /// Has every process listen to what its workers decide, for one event that is about to be appended to this topic.
-    /// An error says which process is not reached, and why. Those that are slow are left out once the others have all
-    /// of these partitions.
+    /// Asks every process to listen for the decision about one event, which is about to be appended to this topic. An
+    /// error names the process that cannot be reached, and why. Slow processes are left out once the others have all of
+    /// these partitions.
     pub async fn listen(&self, topic: &Arc<str>, partitions: &BTreeSet<i32>) -> Vec<Result<DecisionListener>> {
         let links = self.all();
         let listening: FuturesUnordered<_> = links.iter().map(|link| link.listen(topic)).collect();
@@ -256,7 +258,7 @@ impl Links {
         self.show();
     }
 
-    /// Logs the first failure, and keeps the time since which there was none.
+    /// Logs the first failure only, and records since when the process is lost.
     fn lose(&self, worker: &str, address: &str, error: &Error) {
         let before = self.lock().get(worker).cloned();
         let was_lost = before.as_ref().is_some_and(|link| matches!(link.state, LinkState::Lost { .. }));
@@ -301,7 +303,8 @@ impl Link {
     }
 }
 
-/// Checks, one answer after the other, whether all of these partitions are reached by then.
+/// Returns a check that is called with one answer after the other: whether the answers so far have all of these
+/// partitions.
 fn have_all(wanted: &BTreeSet<i32>) -> impl FnMut(&BTreeSet<i32>) -> bool {
     let mut reached: BTreeSet<i32> = BTreeSet::new();
     move |partitions: &BTreeSet<i32>| {
@@ -310,7 +313,7 @@ fn have_all(wanted: &BTreeSet<i32>) -> impl FnMut(&BTreeSet<i32>) -> bool {
     }
 }
 
-/// The answers as they come, until one `is_enough` and the limit is over that the others have from then on.
+/// Collects answers until one `is_enough`. From then on, the others have until the limit is over.
 async fn answers_in_time<A, L: Future<Output = ()>>(
     mut asked: FuturesUnordered<impl Future<Output = A>>,
     mut is_enough: impl FnMut(&A) -> bool,

@@ -19,7 +19,7 @@ use crate::message::LayerHead;
 /// The plans and codecs of the view versions that a node serves.
 pub type Plans = BTreeMap<ViewVersion, (Arc<ViewPlan>, Arc<KeyCodec>)>;
 
-/// Less than this is sent faster than it is compressed.
+/// Fewer bytes are sent faster than they are compressed.
 const MIN_COMPRESSED_BYTES: usize = 16 << 10;
 
 /// One view's states: an Arrow IPC stream.
@@ -36,8 +36,8 @@ pub(crate) fn encode(rows: &StateRows) -> Result<Bytes> {
 
 /// Returns a layer with the states of the views in `plans`.
 ///
-/// Errors: `Corrupt` for bytes that are no states of these views; `Input` for states of a format that this release does
-/// not know.
+/// Errors: `Corrupt` for bytes that are not states of these views; `Input` for states of a format that this release
+/// does not know.
 pub(crate) fn decode(head: &LayerHead, body: &Bytes, plans: &Plans) -> Result<FreshLayer> {
     let mut layer = FreshLayer {
         start: head.start.clone(),

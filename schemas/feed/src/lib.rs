@@ -11,27 +11,27 @@
 //!
 //! What it promises:
 //!
-//! - **A node reads what its worker had.** What a node has of a worker is what a reader beside the worker had at an
-//!   earlier moment, or nothing. A stream begins with a snapshot, goes on with every change in order, and is given up
-//!   as a whole where one is missing.
+//! - **A node reads what its worker had.** A node has of a worker what a reader in the worker's process had at an
+//!   earlier moment, or nothing. A stream begins with a snapshot, continues with every change in order, and is dropped
+//!   as a whole if one is missing.
 //! - **Never a gap, never twice.** Answers take the layers that adjoin the committed vector of the node's own catalog
 //!   state ([`engine::fresh`]); a layer that does not adjoin waits for the state that it belongs to.
-//! - **The last owner counts.** Every takeover of a partition has a greater epoch than every one before. A node does
-//!   not accept what an earlier owner says after it has heard from a later one, even when that one is gone.
+//! - **The last owner counts.** Every takeover of a partition has a greater epoch than all before it. Once a node has
+//!   heard from an owner, it accepts nothing from earlier ones, even when that owner is gone.
 //! - **A lost worker counts no more.** When a stream ends, its layers are dropped, and answers stay at the committed
 //!   vector until the node hears from the next owner. A stream without a message for some seconds counts as ended.
-//! - **No node slows a worker.** A worker puts changes into bounded queues and waits for nobody. A node that does not
-//!   keep up is cut off, and begins again with a snapshot after a pause.
+//! - **No node slows a worker.** A worker puts changes into bounded queues and never waits. A node that does not keep
+//!   up is disconnected, and begins again with a snapshot after a pause.
 //! - **Views match by version, states by format.** A node that does not know the format of one of its views' states
 //!   reads nothing of that worker.
 //!
 //! Callers need the right to read the views that they ask for ([`access`]); connections are encrypted where the server
 //! has certificates.
 //!
-//! On the same connections a node learns what became of one event that it appends, by Arrow Flight's `DoExchange`. It
-//! has each process that it follows listen first ([`Links::listen`]); then it appends the event and asks all of them
-//! ([`DecisionListener::decision`]): the process whose workers decide the event answers. A node that had all of them
-//! listen misses no decision. A process keeps a decision only while somebody waits for it.
+//! On the same connections a node learns the decision about one event that it appends, by Arrow Flight's `DoExchange`.
+//! First it asks each process that it follows to listen ([`Links::listen`]); then it appends the event and asks all of
+//! them for the decision ([`DecisionListener::decision`]), and the process whose workers decide the event answers. If
+//! all of them listen, no decision is missed. A process keeps a decision only while somebody waits for it.
 
 mod asking;
 mod deciding;

@@ -5,7 +5,7 @@
 //! Snapshot, then as many Layers as it says; then Layer | Compacted | TakenOver | Completed | Withdrawn, until the end
 //! ```
 //!
-//! What is said about one event has an [`Exchange`] in the place of a head.
+//! Messages about one event have an [`Exchange`] instead of a head.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use types::tiles::Micros;
 use types::vector::{Offset, PartitionId, Vector};
 use types::{Error, Result};
 
-/// Incremented when an older release could misread what we send.
+/// Incremented when an older release could misread the messages.
 pub(crate) const FORMAT: u32 = 1;
 
-/// What a node asks for: the ticket of `DoGet`, as JSON.
+/// A node's request for layers: the ticket of `DoGet`, as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LayerRequest {
     pub(crate) format: u32,
-    /// The view versions whose states it wants.
+    /// The view versions whose states the node wants.
     pub(crate) views: Vec<ViewVersion>,
-    /// The greatest epoch that it accepted of each partition.
+    /// The greatest epoch that the node accepted of each partition.
     pub(crate) seen: Vec<(PartitionId, i64)>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct LayerRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Head {
-    /// This many layers follow that belong to it.
+    /// This many layers follow, which belong to the snapshot.
     Snapshot {
         format: u32,
         claims: Vec<(u64, Claim)>,
@@ -75,7 +75,7 @@ pub(crate) struct LayerHead {
     pub(crate) max_event_time: BTreeMap<Arc<str>, Micros>,
     pub(crate) complete_to: Vec<Complete>,
     pub(crate) sections: Vec<SectionHead>,
-    /// When readers beside the worker could read it, by the worker's clock.
+    /// When readers in the worker's process could first read it, by the worker's clock.
     pub(crate) published_at: Micros,
 }
 
@@ -91,13 +91,13 @@ pub(crate) struct SectionHead {
     pub(crate) failures: Option<Failures>,
 }
 
-/// What a node and a worker's process say about one event, in this order. The node begins.
+/// The messages between a node and a worker's process about one event, in this order. The node begins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Exchange {
     /// The node is about to append an event to this topic.
     Listen { format: u32, topic: Arc<str> },
-    /// No later decision is missed. The workers of the process have these partitions of the topic.
+    /// The process listens: no later decision is missed. Its workers have these partitions of the topic.
     Listening { partitions: BTreeSet<i32> },
     /// The event is in the log.
     Appended(DecisionRequest),
@@ -105,7 +105,7 @@ pub(crate) enum Exchange {
     Decided(EventDecision),
 }
 
-/// An event in the log, and the sink that is asked what it made of it.
+/// An event in the log, and the sink whose record of it is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecisionRequest {
     pub sink: Arc<str>,
@@ -114,7 +114,7 @@ pub struct DecisionRequest {
     pub offset: Offset,
 }
 
-/// What a worker decided about one event, once the records of it are out.
+/// The decision of a worker about one event, once its records are durable in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventDecision {
     /// The identity of the log that its offset belongs to.
@@ -122,18 +122,18 @@ pub struct EventDecision {
     pub is_dead_letter: bool,
     /// The timestamp of its record. `None` if it was not accepted.
     pub timestamp: Option<Micros>,
-    /// Since when the worker knows the ids of accepted events. `None` if it knows none.
+    /// The time since which the worker knows the ids of accepted events. `None` if it knows none.
     pub ids_since: Option<Micros>,
     /// `None` if the sink had not begun, or was paused.
     pub by: Option<DecidingSink>,
 }
 
-/// What a sink made of one event.
+/// The sink that decided about the event, and its record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecidingSink {
     pub version: u32,
     pub parameters: UsedParameters,
-    /// The records of earlier events were put out before.
+    /// The records of events before this offset were put out earlier.
     pub from: Option<Offset>,
     /// The value of the record, if there is one.
     #[serde(skip)]

@@ -1,4 +1,4 @@
-//! A node's side of a connection: what it requests of a worker's process.
+//! A node's side of a connection: its requests to a worker's process.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -24,14 +24,15 @@ const CONNECTED_WITHIN: Duration = Duration::from_secs(3);
 /// A worker that does not answer such a ping is lost.
 const ALIVE_EVERY: Duration = Duration::from_secs(2);
 pub(crate) const ALIVE_WITHIN: Duration = Duration::from_secs(4);
-/// What may be under way to a node that does not read.
+/// How many bytes may be under way to a node that does not read them.
 const WINDOW_BYTES: u32 = 4 << 20;
-/// The same for all streams of a connection: a layer that is not read yet leaves room for what is said about events.
+/// The same for all streams of a connection: a layer that is not read yet leaves room for messages about events.
 const CONNECTION_WINDOW_BYTES: u32 = WINDOW_BYTES + (1 << 20);
 /// A layer is one message.
 const MOST_MESSAGE_BYTES: usize = 1 << 30;
 
-/// What a node shows a worker, and knows it by. The default is neither.
+/// The credentials that a node presents to a worker, and those by which it verifies the worker. By default there are
+/// none.
 #[derive(Clone, Default)]
 pub struct Credentials {
     pub token: Option<String>,
@@ -118,13 +119,13 @@ async fn connect(address: &str, credentials: &Credentials) -> Result<Channel> {
         .map_err(unreached)
 }
 
-/// Returns the next message of a stream that does not end here.
+/// Returns the next message of a stream, which must not end here.
 pub(crate) async fn next(stream: &mut Streaming<FlightData>) -> Result<FlightData> {
     let message = stream.message().await.map_err(|status| error_of(&status))?;
     message.ok_or_else(|| Error::unavailable("a worker ended its stream"))
 }
 
-/// Returns what a worker sent instead of a message.
+/// Returns the error that a worker sent instead of a message.
 pub(crate) fn error_of(status: &Status) -> Error {
     let text = status.message();
     match status.code() {

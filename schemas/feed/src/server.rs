@@ -1,4 +1,4 @@
-//! A worker's side: streams of what the workers of this process do to their layers.
+//! A worker's side: streams of the changes that the workers of this process make to their layers.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -36,40 +36,40 @@ use crate::tls::{ALPN, FeedConnection};
 
 /// This many nodes may follow a process.
 const MOST_SUBSCRIBERS: usize = 256;
-/// This many connections may be open: others of the process's files are those of checkpoints.
+/// This many connections may be open, so that files remain for checkpoints.
 const MOST_CONNECTIONS: usize = 2 * MOST_SUBSCRIBERS;
-/// This many events may be listened for at a time.
+/// The workers may listen for this many events at a time.
 const MOST_LISTENERS: usize = 4_096;
-/// On a connection: the layers, as many events as wait for their records at a node (1,024), and those that it asks
-/// about while no client waits any more (512). As many may be given up before this process has come to them; by default
-/// a connection is closed after 20.
+/// The streams of a connection: one for the layers, one for each event that waits for its record at a node (1,024), and
+/// one for each that it asks about although no client waits any more (512). As many may be reset before this process
+/// has handled them; by default a connection is closed after 20.
 const MOST_STREAMS: u32 = 1_600;
-/// This many connections may be on their way to being encrypted.
+/// This many TLS handshakes may be in progress.
 const MOST_HANDSHAKES: usize = 64;
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
-/// A connection in which not even the preface of HTTP/2 comes is closed after this time.
+/// A connection on which not even the preface of HTTP/2 arrives is closed after this time.
 const PREFACE_WITHIN: Duration = Duration::from_secs(10);
 /// A node that does not answer such a ping is gone.
 const ALIVE_EVERY: Duration = Duration::from_secs(2);
 const ALIVE_WITHIN: Duration = Duration::from_secs(4);
-/// While nothing is sent to a node, it is looked this often whether its token still counts.
+/// How often the token of a node is checked while nothing is sent to it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What a process offers, and to whom.
+/// The layers and decisions that a process offers, and to whom.
 #[derive(Clone)]
 pub struct Offer {
     pub fresh: Fresh,
-    /// What its workers decide about single events, if they make the records of sinks.
+    /// The decisions of its workers about single events, if they make the records of sinks.
     pub decisions: Option<Arc<dyn WorkerDecisions>>,
     pub authenticator: Authenticator,
-    /// Connections are encrypted with it. Its protocol is `h2`.
+    /// The certificate with which connections are encrypted. Its protocol is `h2`.
     pub tls: Option<ServerTls>,
     pub clock: Clock,
     /// Notified when a node has seen a greater epoch of a partition than its owner in this process has.
     pub overtaken: Arc<Notify>,
 }
 
-/// An address that is listened on.
+/// A listening socket.
 #[derive(Debug)]
 pub struct FeedListener {
     listener: TcpListener,
@@ -87,12 +87,12 @@ pub async fn listen(address: SocketAddr) -> Result<FeedListener> {
 }
 
 impl Offer {
-    /// What [`access::tls::ServerTls::load`] needs to know of the protocol.
+    /// The protocol, for [`access::tls::ServerTls::load`].
     pub const ALPN: &'static [&'static str] = &[ALPN];
 }
 
-/// Serves nodes until `stop`. The task is to be waited for. It has the threads of longer queries: a worker goes
-/// first.
+/// Serves nodes until `stop`. The caller awaits the task. It runs on the threads of longer queries, because workers
+/// take precedence.
 pub fn serve(offer: Offer, bound: FeedListener, stop: CancellationToken) -> JoinHandle<Result<()>> {
     info!(address = %bound.address, tls = offer.tls.is_some(), "offering fresh layers");
     let incoming = connections(bound.listener, offer.tls.clone(), MOST_CONNECTIONS);
@@ -116,7 +116,7 @@ pub fn serve(offer: Offer, bound: FeedListener, stop: CancellationToken) -> Join
     })
 }
 
-/// Connections as they come, at most this many at a time. Those that fail, and those without a place, are left out.
+/// Accepts connections, at most this many at a time. Connections that fail, and those without a place, are skipped.
 fn connections(listener: TcpListener, tls: Option<ServerTls>, most: usize) -> impl Stream<Item = Result<FeedConnection, Error>> {
     let places = Arc::new(Semaphore::new(most));
     let accepted = stream::unfold((listener, places), |(listener, places)| async move {
@@ -193,7 +193,8 @@ impl Service {
         Ok(counted.take_until(stop.cancelled_owned()).boxed())
     }
 
-    /// A record may have columns of any view and stream: a caller that asks for one may read all of them.
+    /// A record may have columns of any view and stream, so a caller that asks for one needs the right to read all of
+    /// them.
     async fn begin_exchange(&self, request: Request<Streaming<FlightData>>) -> Result<BoxStream<'static, Result<FlightData, Status>>> {
         let authorization = authorization(request.metadata());
         let principal = self.offer.authenticator.caller(authorization.as_deref()).await?;
@@ -217,7 +218,7 @@ fn authorization(metadata: &MetadataMap) -> Option<Vec<u8>> {
     metadata.get("authorization").map(|value| value.as_bytes().to_vec())
 }
 
-/// The messages as long as who gets them may have them; then an error, and nothing more.
+/// Passes messages on as long as their receiver has the right to them; then an error, and nothing more.
 fn while_allowed(
     messages: impl Stream<Item = Result<FlightData>> + Send + 'static,
     allowed: impl Fn() -> Result<()> + Send + 'static,
@@ -236,7 +237,7 @@ fn while_allowed(
     })
 }
 
-/// Makes the messages of one subscriber.
+/// Composes the messages for one subscriber.
 #[derive(Clone)]
 struct Sending {
     fresh: Fresh,
@@ -296,7 +297,7 @@ fn status(error: &Error) -> Status {
     }
 }
 
-/// Lets one subscriber follow. It is free for another when its stream ends.
+/// The place of one subscriber, which becomes free when its stream ends.
 struct SubscriberPermit(Arc<AtomicUsize>);
 
 impl SubscriberPermit {
@@ -320,7 +321,7 @@ impl Drop for SubscriberPermit {
 
 type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// What Flight has besides, and a worker has not.
+/// The answer to Flight calls that a worker does not implement.
 fn unimplemented<T>() -> Result<T, Box<Status>> {
     Err(Box::new(Status::unimplemented("a worker answers DoGet and DoExchange alone, as nodes ask them")))
 }

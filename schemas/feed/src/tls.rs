@@ -20,22 +20,22 @@ use tokio_rustls::TlsConnector;
 use tonic::transport::server::Connected;
 use types::{Error, Result};
 
-/// How gRPC names itself (ALPN).
+/// The name of gRPC's protocol in TLS (ALPN).
 pub(crate) const ALPN: &str = "h2";
 
-/// How many bytes the preface of HTTP/2 has, with which every client begins.
+/// The size of the preface of HTTP/2, with which every client begins.
 const PREFACE_BYTES: usize = 24;
 
-/// A connection, whichever it is.
+/// A connection, encrypted or not.
 pub(crate) struct FeedConnection {
     stream: Box<dyn Stream>,
-    /// While a client has not sent its whole preface.
+    /// The rest of the preface, while a client has not sent all of it.
     preface: Option<AwaitedPreface>,
-    /// Its place among those of a server.
+    /// Its place among the connections of a server.
     _place: Option<OwnedSemaphorePermit>,
 }
 
-/// What is still to come of a preface, and until when. HTTP/2 asks a client whether it is alive only after it.
+/// The rest of a preface, and when it is due. HTTP/2 sends pings only after the preface.
 struct AwaitedPreface {
     bytes: usize,
     due: Pin<Box<Sleep>>,
@@ -46,12 +46,12 @@ trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 impl FeedConnection {
-    /// To a server.
+    /// Wraps a connection to a server.
     pub(crate) fn new(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
         Self { stream: Box::new(stream), preface: None, _place: None }
     }
 
-    /// From a client, which has this time to send its preface.
+    /// Wraps a connection from a client, which has this time to send its preface.
     pub(crate) fn accepted(
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         place: OwnedSemaphorePermit,
@@ -98,12 +98,12 @@ impl AsyncWrite for FeedConnection {
     }
 }
 
-/// What a node knows workers by, and shows them: PEM files, read with every connection.
+/// The files by which a node verifies workers, and those that it presents: PEM files, read with every connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientTls {
     /// The authorities of the workers' certificates.
     pub ca: PathBuf,
-    /// For workers that ask for one.
+    /// The node's own certificate, for workers that ask for one.
     pub identity: Option<ClientCertificate>,
 }
 
@@ -127,7 +127,7 @@ impl ClientTls {
         Ok(FeedConnection::new(stream))
     }
 
-    /// Reads the files, and so blocks.
+    /// Reads the files, which blocks the thread.
     fn config(&self) -> Result<ClientConfig> {
         let unusable = |error: rustls::Error| Error::input("TLS cannot be set up").with("file", self.ca.display()).caused_by(error);
         let mut roots = RootCertStore::empty();
@@ -151,7 +151,7 @@ impl ClientTls {
     }
 }
 
-/// At least one.
+/// Reads the certificates of a file, which has at least one.
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let wrong = || Error::input("there is no certificate in the file").with("file", file.display()).with("expected", "certificates as PEM");
     let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).map_err(|error| wrong().caused_by(pem(error)))?.collect();

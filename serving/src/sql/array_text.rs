@@ -4,9 +4,9 @@ use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use types::{Error, Reason, Result};
 
-/// The value of an array's text; the items are cast as texts are.
+/// Parses the text of an array; its items are cast as texts are.
 ///
-/// Errors: `Input` for a text that is no array of one dimension, or has an item that is none of the type.
+/// Errors: `Input` for a text that is not an array of one dimension, or has an item that is not a value of the type.
 pub(super) fn array_value(text: &str, item_type: &DataType) -> Result<ScalarValue> {
     let item = |text: Option<String>| match text {
         Some(text) => ScalarValue::Utf8(Some(text)).cast_to(item_type),
@@ -18,7 +18,7 @@ pub(super) fn array_value(text: &str, item_type: &DataType) -> Result<ScalarValu
 
 /// The items of an array's text.
 ///
-/// Errors: `Input` for a text that is no array of one dimension.
+/// Errors: `Input` for a text that is not an array of one dimension.
 pub(super) fn items(text: &str) -> Result<Vec<Option<String>>> {
     array_items(text).ok_or_else(|| {
         let shown: String = text.chars().take(60).collect();
@@ -27,7 +27,7 @@ pub(super) fn items(text: &str) -> Result<Vec<Option<String>>> {
     })
 }
 
-/// The items of `{a,"b c",NULL}`; `None` for what is no array of one dimension.
+/// The items of `{a,"b c",NULL}`; `None` for a text that is not an array of one dimension.
 pub fn array_items(text: &str) -> Option<Vec<Option<String>>> {
     let inside = text.trim_matches(|c| is_space(&c)).strip_prefix('{')?.strip_suffix('}')?;
     let mut items = Vec::new();
@@ -71,7 +71,7 @@ pub fn array_items(text: &str) -> Option<Vec<Option<String>>> {
     }
 }
 
-/// What PostgreSQL takes for space around the items of an array.
+/// Whether PostgreSQL skips this character around the items of an array.
 fn is_space(c: &char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r' | '\x0b' | '\x0c')
 }

@@ -1,6 +1,6 @@
-//! The name of a column's cast, which is that of the column. As in PostgreSQL, `SELECT ts::date .. ORDER BY ts` sorts
-//! by the date, and `SELECT ts FROM (SELECT ts::date ..)` is the date. To DataFusion, ORDER BY names the table's
-//! column, and the subquery's is called `t.ts`.
+//! Names the cast of a column like the column. As in PostgreSQL, `SELECT ts::date .. ORDER BY ts` sorts by the date,
+//! and `SELECT ts FROM (SELECT ts::date ..)` returns the date. In DataFusion, ORDER BY would name the table's column,
+//! and the subquery's column would be called `t.ts`.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +14,7 @@ use super::column_names::ColumnPath;
 use super::names::resolved;
 use super::params::inner_mut;
 
-/// Gives casts in subqueries their names, and puts others in the place of their names in ORDER BY.
+/// Gives casts in subqueries their names, and replaces the names of other casts in ORDER BY by the casts.
 pub(super) fn name_casts(statement: &mut Statement) {
     if let Some(statement) = inner_mut(statement) {
         let _ = statement.visit_mut(&mut CastNames { depth: 0 });
@@ -22,7 +22,7 @@ pub(super) fn name_casts(statement: &mut Statement) {
 }
 
 struct CastNames {
-    /// How many queries are around what is visited.
+    /// How many queries enclose the visited one.
     depth: usize,
 }
 
@@ -58,7 +58,8 @@ impl VisitorMut for CastNames {
     }
 }
 
-/// Whether a name of a table's column may stand where DataFusion takes that of the SELECT first.
+/// Whether HAVING, QUALIFY or ORDER BY may name a column of a table, where DataFusion would take one of the SELECT
+/// first.
 fn refers_to_tables(select: &Select, sorts: &[OrderByExpr]) -> bool {
     let is_of_select = |sort: &OrderByExpr| matches!(sort.expr, Expr::Identifier(_) | Expr::Value(_));
     select.having.is_some() || select.qualify.is_some() || !sorts.iter().all(is_of_select)
@@ -79,7 +80,7 @@ fn name_each(select: &mut Select) {
     }
 }
 
-/// What ORDER BY means by a name.
+/// Returns the cast that ORDER BY means by a name.
 fn sorted_cast(name: &str, select: &Select) -> Option<Expr> {
     let (index, expr) = cast_called(name, select)?;
     Some(match select.distinct {

@@ -25,7 +25,7 @@ use super::time_texts::{known_value, with_units};
 
 /// Types whose values are any texts.
 const TEXTS: [&str; 2] = ["name", "bpchar"];
-/// Each is a call of its own, which the planner descends into.
+/// Each of them is a call, into which the planner recurses.
 const MOST_NESTED_CALLS: usize = 16;
 
 /// Rewrites the casts and array literals of a statement.
@@ -77,7 +77,7 @@ fn is_of_time(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Timestamp(..) | DataType::Date | DataType::Interval { .. })
 }
 
-/// The cast of a text in a spelling that is known.
+/// Returns the cast of a text, in a spelling that DataFusion knows.
 fn time_cast(kind: &CastKind, text: Option<&str>, data_type: &DataType) -> Result<Option<Expr>> {
     let value = text.map(|text| known_value(data_type, text)).transpose()?.flatten();
     let cast = |value| {
@@ -87,7 +87,7 @@ fn time_cast(kind: &CastKind, text: Option<&str>, data_type: &DataType) -> Resul
     Ok(value.map(cast))
 }
 
-/// `U&'\00e4'` is a text, and `b'101'` of a type that is not known here.
+/// Rewrites `U&'\00e4'` to a text. Refuses `b'101'`, whose type is unknown here.
 fn of_value(value: &Value) -> Result<Option<Expr>> {
     match value {
         Value::UnicodeStringLiteral(text) => Ok(Some(literal(Some(text.clone())))),
@@ -147,7 +147,8 @@ fn known_type(data_type: &DataType) -> Option<DataType> {
     }
 }
 
-/// Spells the name of a zone as it is known. DataFusion takes any name where only the zone of an instant changes.
+/// Writes the name of a zone in its known spelling. DataFusion accepts any name where only the zone of an instant
+/// changes.
 fn at_time_zone(timestamp: &Expr, time_zone: &Expr) -> Result<Option<Expr>> {
     let Some(name) = text_of(time_zone).filter(|name| name.parse::<Tz>().is_err()) else { return Ok(None) };
     let Some(known) = time_zones::known_name(name) else {
@@ -157,8 +158,8 @@ fn at_time_zone(timestamp: &Expr, time_zone: &Expr) -> Result<Option<Expr>> {
     Ok(Some(Expr::AtTimeZone { timestamp: Box::new(timestamp.clone()), time_zone: Box::new(literal(Some(known.to_owned()))) }))
 }
 
-/// Spells UTC after `AT TIME ZONE` in another way: a time has the type of UTC also where nobody names a zone, and is
-/// then one of the session's.
+/// Writes UTC after `AT TIME ZONE` in another spelling. Otherwise it could not be distinguished from the type of a time
+/// without a named zone, which is shown in the session's zone.
 pub(super) fn tell_utc_apart(statement: &mut Statement) -> Result<()> {
     let Some(statement) = inner_mut(statement) else { return Ok(()) };
     statement.visit_expressions_mut(|expr| {
@@ -171,7 +172,7 @@ pub(super) fn tell_utc_apart(statement: &mut Statement) -> Result<()> {
     })
 }
 
-/// `left = ANY ('{a,b}')` is `left IN ('a', 'b')`, whose texts take the type of the left side.
+/// Rewrites `left = ANY ('{a,b}')` to `left IN ('a', 'b')`, whose texts get the type of the left side.
 fn in_list(left: &Expr, right: &Expr, negated: bool) -> Result<Option<Expr>> {
     let Some(text) = text_of(right) else { return Ok(None) };
     let list = array_text::items(text)?.into_iter().map(literal).collect();
@@ -182,7 +183,7 @@ fn array_of(items: Vec<Option<String>>) -> Expr {
     Expr::Array(Array { elem: items.into_iter().map(literal).collect(), named: true })
 }
 
-/// Whether there is a call of ours within the arguments of another.
+/// Whether the arguments of one of our calls contain another one.
 fn has_cast_call(args: &FunctionArguments) -> bool {
     let FunctionArguments::List(list) = args else { return false };
     list.args.iter().any(|arg| {

@@ -1,10 +1,10 @@
 //! The names of an answer's columns. DataFusion names a column without an alias after its expression, and shows
 //! constants with their types.
 //!
-//! It refuses a SELECT with several columns of one name, which SQL has: `n, n::text`, `n + 1, n + 1`, `n AS a, m AS a`,
-//! `v.*, n`. Such a statement is planned once more, with an alias of ours for each of them but the first, and the
-//! answer has their own names. Where a name would mean different columns, none keeps it, and nothing can refer to it.
-//! In a subquery such a name is refused, because a reference to it would find another table's column.
+//! It refuses a SELECT with several columns of one name, which SQL allows: `n, n::text`, `n + 1, n + 1`, `n AS a, m AS
+//! a`, `v.*, n`. Such a statement is planned again, with an alias of ours for each of them except the first, and the
+//! answer shows their own names. Where a name would mean different columns, none of them keeps it, and nothing can
+//! refer to it. In a subquery such a name is refused, because a reference to it could find another table's column.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -22,12 +22,12 @@ use types::{Error, Reason, Result};
 use super::names::resolved;
 use super::params::inner_mut;
 
-/// How our aliases begin.
+/// The prefix of our aliases.
 const ALIAS: &str = "__column_";
-/// How DataFusion names what `unnest` makes.
+/// The prefix of DataFusion's names for the columns of `unnest`.
 const UNNESTED: &str = "__unnest_placeholder";
 
-/// The name that several columns have, if that is the error.
+/// If the error is that several columns have the same name: that name.
 pub(super) fn repeated_name(error: &Error) -> Option<String> {
     let message = error.message();
     let rest = message.strip_prefix("two columns are called \"").and_then(|rest| rest.split_once("\": expected"));
@@ -35,20 +35,20 @@ pub(super) fn repeated_name(error: &Error) -> Option<String> {
     rest.map(|(name, _)| name.to_owned())
 }
 
-/// What [`alias_repeated_names`] did.
+/// The columns that [`alias_repeated_names`] renamed.
 #[derive(Debug, Default)]
 pub(super) struct AliasedColumns {
-    /// By our aliases.
+    /// Their names, by our aliases.
     names: BTreeMap<String, HiddenName>,
     /// The names that mean different columns.
     ambiguous: BTreeSet<String>,
 }
 
-/// The name of a column in the place of which the plan has an alias of ours.
+/// The name of a column that has an alias of ours in the plan.
 #[derive(Debug)]
 enum HiddenName {
     Written(String),
-    /// That of an expression without an alias, which the planner gives: its text, where the planner gives none.
+    /// The planner's name for an expression without an alias; its text where the planner has none.
     OfExpression(String),
 }
 
@@ -106,9 +106,9 @@ fn ambiguous(name: &str) -> Error {
 }
 
 /// Gives aliases to columns of one name, in every SELECT of the statement. `clashing` are the names that the planner
-/// refused: columns of these names are also among those of a `*` beside them.
+/// refused: a `*` in the same SELECT has columns of these names too.
 ///
-/// Errors: `Input` where ORDER BY names one of several columns, and where a subquery gives different columns one name.
+/// Errors: `Input` if ORDER BY names one of several columns, or if a subquery gives different columns one name.
 pub(super) fn alias_repeated_names(statement: &mut Statement, clashing: &BTreeSet<String>) -> Result<AliasedColumns> {
     let mut repeats = Repeats { clashing, aliased: AliasedColumns::default(), depth: 0, outcome: Ok(()) };
     if let Some(statement) = inner_mut(statement) {
@@ -120,7 +120,7 @@ pub(super) fn alias_repeated_names(statement: &mut Statement, clashing: &BTreeSe
 struct Repeats<'a> {
     clashing: &'a BTreeSet<String>,
     aliased: AliasedColumns,
-    /// How many queries are around what is visited.
+    /// How many queries enclose the visited one.
     depth: usize,
     outcome: Result<()>,
 }
@@ -151,8 +151,8 @@ impl VisitorMut for Repeats<'_> {
 }
 
 impl Repeats<'_> {
-    /// Tells the columns of a query's body apart; its subqueries are visited by themselves. Returns the names that
-    /// nothing can refer to any more.
+    /// Gives aliases to columns of a query's body; its subqueries are visited separately. Returns the names to which
+    /// nothing can refer any more.
     fn body(&mut self, body: &mut SetExpr, is_outermost: bool) -> BTreeSet<String> {
         match body {
             SetExpr::Select(select) => self.select(select, is_outermost, false),
@@ -247,7 +247,7 @@ impl Repeats<'_> {
 struct Item {
     name: ItemName,
     text: String,
-    /// If it is a column without an alias.
+    /// The column, if the item is one without an alias.
     column: Option<ColumnPath>,
     /// Whether the planner gives it the name of a column.
     is_named_as_column: bool,
@@ -257,7 +257,7 @@ struct Item {
 enum ItemName {
     /// An alias, or a column's own name.
     Output(String),
-    /// The text of another expression, which has the same name with a cast and without.
+    /// The text of another expression. Its name is the same with and without a cast.
     Expression(String),
 }
 
@@ -278,7 +278,7 @@ impl ColumnPath {
         }
     }
 
-    /// Whether both may be the same column, with its table in front or without.
+    /// Whether both may be the same column, with or without the name of its table.
     fn may_be(&self, other: &ColumnPath) -> bool {
         self.parts.ends_with(&other.parts) || other.parts.ends_with(&self.parts)
     }
@@ -319,10 +319,10 @@ fn is_named_as_column(expr: &ast::Expr) -> bool {
     }
 }
 
-/// Which columns of one name get an alias of ours.
+/// The columns of one name that get an alias of ours.
 struct HiddenInGroup {
     are_hidden: Vec<bool>,
-    /// Whether the name meant different columns, and none of them keeps it.
+    /// Whether the name means different columns, so that none of them keeps it.
     means_several: bool,
 }
 
@@ -360,8 +360,8 @@ fn refuse_ambiguous(order_by: Option<&OrderBy>, names: &BTreeSet<String>) -> Res
     Ok(())
 }
 
-/// For each column of a SELECT its name, if it is the cast of a column and has no alias: as in PostgreSQL, that of the
-/// column. Empty for another statement.
+/// Returns the name of each column of a SELECT that is the cast of a column and has no alias: as in PostgreSQL, that of
+/// the column. Empty for another statement.
 pub(super) fn names_of_casts(statement: &Statement) -> Vec<Option<String>> {
     let Statement::Statement(statement) = statement else { return Vec::new() };
     let ast::Statement::Query(query) = &**statement else { return Vec::new() };

@@ -19,11 +19,11 @@ use crate::value_errors::OnValueError;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Described {
     pub schema: SchemaRef,
-    /// For each column what its texts are.
+    /// The [`TextType`] of each column.
     pub text_types: Vec<TextType>,
     /// The types of `$1`, `$2`, ..
     pub params: Vec<DataType>,
-    /// For each parameter what it is compared with or cast to.
+    /// The [`TextType`] that each parameter is compared with or cast to.
     pub param_text_types: Vec<TextType>,
 }
 
@@ -33,7 +33,7 @@ pub struct TableDescription {
     pub schema: &'static str,
     pub name: String,
     pub columns: SchemaRef,
-    /// For each column what its texts are.
+    /// The [`TextType`] of each column.
     pub text_types: Vec<TextType>,
     /// False for a stream and a system table.
     pub is_view: bool,

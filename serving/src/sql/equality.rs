@@ -1,4 +1,4 @@
-//! Finding the keys that a WHERE names: when it pins every key column to values, a lookup answers and nothing is
+//! Finds the keys that a WHERE names. If it restricts every key column to given values, a lookup answers and nothing is
 //! scanned.
 
 use std::collections::HashSet;
@@ -12,8 +12,9 @@ use engine::plan::{ColumnKind, ViewPlan};
 
 use crate::lookup::MAX_KEYS;
 
-/// The keys outside of which `filters` (joined by AND) hold for no row: the product of each key column's values. `None`
-/// when a key column is not pinned, or the product is too large for a lookup. A view without keys has its one key.
+/// Returns the keys of all rows for which `filters` (joined by AND) may hold: the product of each key column's values.
+/// `None` if a key column is not restricted to values, or if the product is too large for a lookup. A view without keys
+/// has one empty key.
 pub(super) fn keys_named(plan: &ViewPlan, filters: &[Expr]) -> Option<Vec<Vec<ScalarValue>>> {
     let mut keys: Vec<Vec<ScalarValue>> = vec![Vec::new()];
     for (index, field) in plan.answer_keys().iter().enumerate() {
@@ -26,7 +27,7 @@ pub(super) fn keys_named(plan: &ViewPlan, filters: &[Expr]) -> Option<Vec<Vec<Sc
     Some(keys)
 }
 
-/// Each of the keys with each of the next column's values; `None` if these are too many for a lookup.
+/// Combines each key with each value of the next column. `None` if these are too many for a lookup.
 pub(super) fn with_values(keys: &[Vec<ScalarValue>], values: &[ScalarValue]) -> Option<Vec<Vec<ScalarValue>>> {
     if keys.len().saturating_mul(values.len()) > MAX_KEYS {
         return None;
@@ -34,7 +35,8 @@ pub(super) fn with_values(keys: &[Vec<ScalarValue>], values: &[ScalarValue]) -> 
     Some(keys.iter().flat_map(|key| values.iter().map(move |value| key.iter().chain([value]).cloned().collect())).collect())
 }
 
-/// The values, each once, that `term` leaves to a column; `None` when it leaves others too.
+/// Returns the values, each once, to which `term` restricts a column. `None` if it does not restrict the column to
+/// values.
 pub(super) fn values_of(term: &Expr, column: &str, data_type: &DataType) -> Option<Vec<ScalarValue>> {
     let is_column = |expr: &Expr| matches!(expr, Expr::Column(found) if found.name == column);
     let mut values = match term {
@@ -75,7 +77,7 @@ pub(super) fn each_once(values: &mut Vec<ScalarValue>) {
     }
 }
 
-/// A literal as a value of the key's type, when it is one exactly.
+/// Returns a literal as a value of the key's type, if the conversion is exact.
 fn literal(expr: &Expr, data_type: &DataType) -> Option<ScalarValue> {
     let Expr::Literal(value, _) = expr else { return None };
     if value.data_type() == *data_type {

@@ -63,8 +63,8 @@ impl EventsTable {
         Ok(pruned_archive_plan(self.runtime.storage(), &files, self.schema(), &ranges, projection, pruning, partitions)?)
     }
 
-    /// Returns the filters by which parts of files are left out: those on the columns by which compacted files are
-    /// sorted. In any other column most parts hold nearly the whole range of values. Floats are never among the sorted
+    /// Returns the filters by which parts of files are skipped: those on the columns by which compacted files are
+    /// sorted. In any other column, most parts hold nearly the whole range of values. Floats are never among the sorted
     /// columns, and must not be: a part's minimum and maximum do not count NaN.
     fn pruning(&self, session: &dyn Session, filters: &[Expr]) -> DataFusionResult<Option<Arc<dyn PhysicalExpr>>> {
         let is_sorted_by = |term: &&Expr| {
@@ -77,7 +77,7 @@ impl EventsTable {
         session.create_physical_expr(all, &schema).map(Some)
     }
 
-    /// What the filters say of the event time: files outside hold no such event.
+    /// Returns the bounds that the filters set for the event time. Files outside of them hold no such event.
     fn time_bounds(&self, filters: &[Expr]) -> ArchiveBounds<'static> {
         let own_is_time =
             self.definition.columns.iter().any(|c| c.name == self.definition.event_time && c.column_type == ColumnType::TimestampTz);

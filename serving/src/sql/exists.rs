@@ -1,4 +1,4 @@
-//! `EXISTS` among the columns of a SELECT, where DataFusion cannot compute it: it becomes a count of rows.
+//! Rewrites `EXISTS` among the columns of a SELECT, where DataFusion cannot compute it, to a count of rows.
 
 use std::sync::Arc;
 
@@ -61,8 +61,8 @@ fn in_columns(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-/// Whether it is an aggregate without GROUP BY, of rows that match one around it: it has a row also where nothing
-/// matches, and DataFusion finds none then.
+/// Whether the subquery is a correlated aggregate without GROUP BY: it has a row even where nothing matches, but
+/// DataFusion then finds none.
 fn may_have_a_row_of_nothing(exists: &Exists) -> Result<bool> {
     let is_ungrouped = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty()));
     Ok(!exists.subquery.outer_ref_columns.is_empty() && exists.subquery.subquery.exists(is_ungrouped)?)
@@ -82,7 +82,7 @@ fn counted(Exists { subquery, negated }: Exists) -> Result<Expr> {
     Ok(scalar_subquery(Arc::new(plan)))
 }
 
-/// The plan without what changes nothing about whether it has rows.
+/// Returns the plan without nodes that do not affect whether it has rows.
 fn rows(plan: LogicalPlan) -> Result<LogicalPlan> {
     match plan {
         LogicalPlan::Projection(projection) => rows(Arc::unwrap_or_clone(projection.input)),

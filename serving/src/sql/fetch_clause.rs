@@ -1,4 +1,4 @@
-//! `FETCH FIRST 10 ROWS ONLY`, which Hibernate and other tools write: to DataFusion it is `LIMIT 10`.
+//! Rewrites `FETCH FIRST 10 ROWS ONLY`, which Hibernate and other tools write, to `LIMIT 10`.
 
 use std::ops::ControlFlow;
 
@@ -8,7 +8,8 @@ use definitions::syntax::SyntaxNode;
 
 use super::params::inner_mut;
 
-/// Makes each FETCH a LIMIT. One with `PERCENT` or `WITH TIES`, or beside a LIMIT, stays: the planner refuses it.
+/// Rewrites each FETCH to a LIMIT. A FETCH with `PERCENT` or `WITH TIES`, or next to a LIMIT, is left as it is: the
+/// planner refuses it.
 pub(super) fn as_limit(statement: &mut Statement) {
     if let Some(statement) = inner_mut(statement) {
         let _ = statement.visit_mut(&mut FetchClauses);

@@ -16,7 +16,7 @@ use super::literals::{call, literal};
 use super::names::resolved;
 use super::params::inner_mut;
 
-/// Functions whose results are unsigned to DataFusion, and never past BIGINT.
+/// Functions whose results are unsigned in DataFusion and always fit BIGINT.
 const UNSIGNED: [&str; 15] = [
     "row_number",
     "rank",

@@ -1,11 +1,12 @@
-//! Words of PostgreSQL that the parser does not know, and that change no answer: `AS MATERIALIZED (..)` of a WITH, and
-//! `BETWEEN ASYMMETRIC`, which is `BETWEEN`.
+//! Removes words of PostgreSQL that the parser does not know and that change no answer: `AS MATERIALIZED (..)` of a
+//! WITH, and `BETWEEN ASYMMETRIC`, which is `BETWEEN`.
 
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use types::{Error, Reason, Result};
 
-/// The text with spaces in the place of these words, so that all others keep their places; `None` if it has none.
+/// Returns the text with spaces in place of these words, so that all others keep their positions. `None` if it has none
+/// of them.
 ///
 /// Errors: `Input` for `BETWEEN SYMMETRIC`, which would change the answer.
 pub(super) fn without_ignored(sql: &str) -> Result<Option<String>> {

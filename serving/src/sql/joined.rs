@@ -55,7 +55,8 @@ impl JoinedTable {
         scan_files(self.runtime.storage(), files, self.schema(), columns, None, partitions)
     }
 
-    /// Never an empty table for a join that is not there: who exports it would not notice.
+    /// Returns an error instead of an empty table if there is no join, because an export of an empty table would go
+    /// unnoticed.
     fn joined(&self) -> Result<&MaterialisedJoin> {
         let name = &self.live.name;
         let table = batch_name(name);

@@ -1,7 +1,8 @@
-//! Plans the plainest queries ([`PlainLookup`]): DataFusion takes far longer to plan one than the node to answer it.
+//! Plans the plainest queries ([`PlainLookup`]) without DataFusion, which takes far longer to plan such a query than
+//! the node takes to answer it.
 //!
-//! Each key is named once, with values of its type, or values that can only become one value of it. A query in any
-//! other form, or with a mistake, is left to DataFusion, which gives the same answers and says what is wrong.
+//! Each key is named once, with values that have its type or can be converted to it in only one way. A query in any
+//! other form, or with a mistake, is left to DataFusion, which gives the same answers and explains what is wrong.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
 use crate::read_view::ReadView;
 
-/// In a longer text it is not looked for.
+/// A longer text is not examined.
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
 /// Plans a query of this form; `None` for any other. `runtime` is that of the node.
@@ -73,7 +74,7 @@ pub(super) fn ready(
     Ok(Some(Ready { context, tables, work, text_types: columns.text_types.clone() }))
 }
 
-/// What a text asks. One with parameters is parsed only once.
+/// Returns the lookup that a text asks for. A text with parameters is parsed only once.
 fn known_lookup(runtime: &QueryRuntime, sql: &str) -> Option<Arc<KnownLookup>> {
     let kept = runtime.plain_lookups();
     if let Some(known) = kept.get(sql) {
@@ -101,8 +102,8 @@ fn count(params: &Params) -> usize {
     }
 }
 
-/// The keys that are asked for, if all of the view's keys are named and nothing else. `has_zone`: whether the session
-/// has another zone than UTC.
+/// Returns the keys that are asked for, if the query names all of the view's keys and nothing else. `has_zone`: whether
+/// the session has another zone than UTC.
 fn keys(lookup: &PlainLookup, plan: &ViewPlan, params: &Params, has_zone: bool) -> Option<Vec<Vec<ScalarValue>>> {
     let answer_keys = plan.answer_keys();
     if lookup.keys.len() != answer_keys.len() {
@@ -126,8 +127,8 @@ struct Key<'a> {
 }
 
 impl Key<'_> {
-    /// The values that it may have, each once; `None` if there are none, or if it is not clear what DataFusion makes of
-    /// one. Nothing equals NULL.
+    /// Returns the values that it may have, each once. `None` if there are none, or if it is uncertain how DataFusion
+    /// converts one of them. Nothing equals NULL.
     fn values(&self, asked: &AskedValues, params: &Params) -> Option<Vec<ScalarValue>> {
         // What a float equals is not decided here.
         if self.data_type.is_floating() {
@@ -211,7 +212,7 @@ fn items(number: usize, params: &Params) -> Option<Vec<ScalarValue>> {
     }
 }
 
-/// What CAST makes of a value; `None` where the outcome is not certain.
+/// Returns the result of casting a value. `None` where it is uncertain.
 fn cast(value: ScalarValue, to: Option<&DataType>) -> Option<ScalarValue> {
     let Some(to) = to else { return Some(value) };
     if *to == CAST_TO_UUID {
@@ -229,7 +230,7 @@ fn is_timestamp_like(from: &DataType, to: &DataType) -> bool {
     matches!((from, to), (DataType::Timestamp(_, Some(from)), DataType::Timestamp(_, Some(to))) if from == to)
 }
 
-/// The value in another type, if nothing of it is lost.
+/// Converts the value to another type, if nothing is lost.
 fn exactly(value: &ScalarValue, to: &DataType) -> Option<ScalarValue> {
     let cast = value.cast_to(to).ok()?;
     let back = cast.cast_to(&value.data_type()).ok()?;

@@ -7,7 +7,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use super::source::SourceExec;
 
-/// Operators whose output is small for small input. Joins, windows and others may produce much from little.
+/// Operators whose output is small for small input. Joins, window functions and others may produce many rows from few.
 const OPERATORS: [&str; 13] = [
     "AggregateExec",
     "CoalesceBatchesExec",
@@ -23,7 +23,7 @@ const OPERATORS: [&str; 13] = [
     "SortPreservingMergeExec",
     "UnionExec",
 ];
-/// Leaves that have next to nothing.
+/// Leaves with hardly any rows.
 const EMPTY: [&str; 3] = ["EmptyExec", "PlaceholderRowExec", "ExplainExec"];
 
 pub(super) fn is_light(plan: &Arc<dyn ExecutionPlan>) -> bool {

@@ -1,4 +1,4 @@
-//! `LIKE .. ESCAPE '/'` with any character. DataFusion knows the backslash alone: a pattern is spelled with it.
+//! `LIKE .. ESCAPE '/'` with any character. DataFusion knows only the backslash, so patterns are rewritten to use it.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use super::literals::{call, literal, text_of};
 
 const LIKE_PATTERN: &str = "like_pattern";
 
-/// A LIKE or ILIKE with another escape character as one with the backslash; `None` for any other expression. What is
-/// not a constant is spelled by [`like_pattern`].
+/// Rewrites a LIKE or ILIKE with another escape character to one with the backslash. `None` for any other expression. A
+/// pattern that is not constant is rewritten by [`like_pattern`].
 pub fn without_escape(expr: &Expr) -> Option<Expr> {
     let (Expr::Like { any: false, pattern, escape_char, .. } | Expr::ILike { any: false, pattern, escape_char, .. }) = expr else {
         return None;
@@ -44,7 +44,8 @@ pub fn without_escape(expr: &Expr) -> Option<Expr> {
     Some(like)
 }
 
-/// The function that spells a pattern, its first argument, whose escape character is the second.
+/// The function that rewrites a pattern (its first argument) with an escape character (its second) to use the
+/// backslash.
 pub fn like_pattern() -> ScalarUDF {
     let spelled = |args: &[ColumnarValue]| -> Result<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(args)?;

@@ -1,15 +1,15 @@
-//! Literals and calls in the syntax of a statement.
+//! Builds and reads literals and calls in a syntax tree.
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, Value,
 };
 
-/// A text or NULL.
+/// A literal of a text, or NULL.
 pub(super) fn literal(text: Option<String>) -> Expr {
     Expr::Value(text.map_or(Value::Null, Value::SingleQuotedString).into())
 }
 
-/// The text of a literal; `ANY` has it in parentheses.
+/// The text of a literal, which may be in parentheses, as after `ANY`.
 pub(super) fn text_of(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Nested(expr) => text_of(expr),

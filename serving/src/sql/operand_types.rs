@@ -1,5 +1,5 @@
-//! Operands whose types PostgreSQL brings together and DataFusion does not: a text beside a BOOLEAN or an array, and a
-//! number beside an INTERVAL.
+//! Operands whose types PostgreSQL unifies and DataFusion does not: a text with a BOOLEAN or an array, and a number
+//! with an INTERVAL.
 
 use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit};
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -40,7 +40,8 @@ impl ExprPlanner for OperandTypes {
     }
 }
 
-/// The value that a text literal is beside an expression of its type; `None` where DataFusion finds it itself.
+/// Returns the value that a text literal stands for next to the other operand. `None` where DataFusion converts it
+/// itself.
 fn value_beside(literal: &Expr, other: &Expr, schema: &DFSchema) -> types::Result<Option<Expr>> {
     let Expr::Literal(value, _) = literal else { return Ok(None) };
     let Some(Some(text)) = value.try_as_str() else { return Ok(None) };
@@ -52,7 +53,7 @@ fn value_beside(literal: &Expr, other: &Expr, schema: &DFSchema) -> types::Resul
     Ok(Some(Expr::Literal(value, None)))
 }
 
-/// As PostgreSQL reads it: `true`, `yes`, `on`, `1` or the beginning of one of them, and their opposites.
+/// Parses a BOOLEAN as PostgreSQL does: `true`, `yes`, `on`, `1` or the beginning of one of them, or their opposites.
 fn truth(text: &str) -> types::Result<bool> {
     let word = text.trim().to_lowercase();
     let begins = |whole: &str, fewest: usize| word.len() >= fewest && whole.starts_with(&word);

@@ -1,5 +1,5 @@
-//! The values of `$1`, `$2`, ..: typed by JSON or by the caller, then coerced by the planner as literals are; and the
-//! types of those that the planner cannot find.
+//! The values of `$1`, `$2`, ..: typed by JSON or by the caller, then coerced by the planner as literals are. Also
+//! finds the types of parameters that the planner cannot determine.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -26,13 +26,13 @@ use super::array_text::array_value;
 
 /// The function that `= ANY (..)` becomes.
 const ARRAY_HAS: &str = "array_has";
-/// The functions whose arguments have to be of one type.
+/// The functions whose arguments must have the same type.
 const OF_ONE_TYPE: [&str; 4] = ["coalesce", "nullif", "greatest", "least"];
 /// PostgreSQL's protocol has no more parameters.
 const MAX_PARAMETERS: usize = u16::MAX as usize;
 
-/// Plans a statement. A parameter is of the type that the planner finds; where it finds none, of the one in `types`,
-/// and without that an array of what `= ANY` compares it with, or else a text.
+/// Plans a statement. A parameter has the type that the planner finds. Where it finds none, it has the one in `types`;
+/// without that, it is an array of the type that `= ANY` compares with, or a text.
 pub async fn plan(state: &SessionState, sql: &str, statement: Statement, types: &[Option<DataType>]) -> Result<LogicalPlan> {
     // A copy of a deep statement takes much of the stack: one without parameters is planned once.
     if !sql.contains('$') {
@@ -66,21 +66,21 @@ pub async fn plan(state: &SessionState, sql: &str, statement: Statement, types: 
     Err(error.into())
 }
 
-/// The type that somebody said of a parameter. One that has to be an array may be sent as a text.
+/// Returns the type that the caller gave for a parameter. A parameter that has to be an array may be sent as a text.
 fn given_type(types: &[Option<DataType>], number: usize, is_array: bool) -> Option<DataType> {
     let given = types.get(number - 1).cloned().flatten()?;
     (!is_array || given.is_list()).then_some(given)
 }
 
-/// Where a statement has parameters; for each number whether it is compared by `ANY`.
+/// The places of parameters in a statement. For each number: whether it is compared by `ANY`.
 #[derive(Default)]
 struct Places {
     in_any: BTreeMap<usize, bool>,
-    /// Those, and the ones that are a column of the answer.
+    /// Parameters that are a column of the answer, or compared by `ANY`.
     alone: BTreeMap<usize, bool>,
-    /// Those, and all others that are somewhere without a cast. The rest have the types that the text casts them to.
+    /// All parameters that occur somewhere without a cast. The others have the types to which the text casts them.
     all: BTreeMap<usize, bool>,
-    /// How often each occurs, less how often it is cast.
+    /// How often each occurs without a cast.
     uncast: BTreeMap<usize, isize>,
 }
 
@@ -129,7 +129,7 @@ impl Visitor for Places {
     }
 }
 
-/// The statement, or the one that is explained.
+/// Returns the statement itself, or the one that an EXPLAIN explains.
 pub(super) fn inner(statement: &Statement) -> Option<&ast::Statement> {
     match statement {
         Statement::Statement(statement) => Some(statement),
@@ -146,7 +146,7 @@ pub(super) fn inner_mut(statement: &mut Statement) -> Option<&mut ast::Statement
     }
 }
 
-/// The number of a parameter; `ANY` has it in parentheses.
+/// The number of a parameter, which may be in parentheses, as after `ANY`.
 fn number(expr: &ast::Expr) -> Option<usize> {
     match expr {
         ast::Expr::Nested(expr) => number(expr),
@@ -174,7 +174,7 @@ fn with_casts(statement: &Statement, casts: &BTreeMap<usize, DataType>) -> Resul
     Ok(statement)
 }
 
-/// Gives the arrays in `= ANY` whose type nobody said the type of what they are compared with. Returns whether one
+/// Gives arrays in `= ANY` without a given type the type of the values that they are compared with. Returns whether any
 /// changed.
 fn compared_with_others(plan: &LogicalPlan, types: &[Option<DataType>], casts: &mut BTreeMap<usize, DataType>) -> Result<bool> {
     let cast = |expr: &Expr| match expr {
@@ -190,7 +190,8 @@ fn compared_with_others(plan: &LogicalPlan, types: &[Option<DataType>], casts: &
     Ok(changed)
 }
 
-/// The parameters that `= ANY` takes for arrays, with the types that they have by what they are compared with.
+/// Returns the parameters that `= ANY` takes as arrays, with the types that follow from the values that they are
+/// compared with.
 fn arrays(plan: &LogicalPlan, parameter: impl Fn(&Expr) -> Option<usize>) -> Result<BTreeMap<usize, DataType>> {
     let mut found = BTreeMap::new();
     plan.apply_with_subqueries(|node| {
@@ -213,7 +214,7 @@ fn arrays(plan: &LogicalPlan, parameter: impl Fn(&Expr) -> Option<usize>) -> Res
     Ok(found)
 }
 
-/// The number of the parameter that an expression is.
+/// The number of the parameter, if the expression is one.
 fn placeholder(expr: &Expr) -> Option<usize> {
     match expr {
         Expr::Placeholder(placeholder) => placeholder.id.strip_prefix('$')?.parse().ok(),
@@ -221,7 +222,7 @@ fn placeholder(expr: &Expr) -> Option<usize> {
     }
 }
 
-/// The type of each parameter of a plan, `$1` first; of one that the plan does not say, the given one or text.
+/// Returns the type of each parameter of a plan, `$1` first. Where the plan has none, it is the given type, or text.
 ///
 /// Errors: `Input` for `$4000000000`, before there are as many types as that.
 pub fn types(plan: &LogicalPlan, given: &[Option<DataType>]) -> Result<Vec<DataType>> {
@@ -259,13 +260,14 @@ pub fn types(plan: &LogicalPlan, given: &[Option<DataType>]) -> Result<Vec<DataT
     Ok((1..=all.max(given.len())).map(type_of).collect())
 }
 
-/// NULLs to describe a query with: each of the type that the caller says, as its value will be, else of the one found.
+/// Returns NULLs with which a query is described: each has the type that the caller gives, as its value will have, or
+/// else the one that was found.
 pub fn nulls(types: &[DataType], given: &[Option<DataType>]) -> Result<Vec<ScalarValue>> {
     let said = types.iter().enumerate().map(|(index, found)| given.get(index).and_then(Option::as_ref).unwrap_or(found));
     Ok(said.map(ScalarValue::try_new_null).collect::<Result<Vec<_>, _>>()?)
 }
 
-/// The parameters without a type beside expressions that have one, as in `coalesce(amount, $1)`, with that type.
+/// Returns the parameters without a type whose neighbours have one, as in `coalesce(amount, $1)`, with that type.
 fn beside_others(plan: &LogicalPlan) -> Result<BTreeMap<usize, DataType>> {
     let mut found = BTreeMap::new();
     plan.apply_with_subqueries(|node| {
@@ -286,7 +288,7 @@ fn beside_others(plan: &LogicalPlan) -> Result<BTreeMap<usize, DataType>> {
     Ok(found)
 }
 
-/// The parts of an expression that have to be of one type, in groups.
+/// The parts of an expression that must have the same type, in groups.
 fn of_one_type(expr: &Expr) -> Vec<Vec<&Expr>> {
     match expr {
         Expr::ScalarFunction(call) if OF_ONE_TYPE.contains(&call.name()) => vec![call.args.iter().collect()],
@@ -312,7 +314,7 @@ fn in_limits(plan: &LogicalPlan) -> Result<Vec<usize>> {
     Ok(found)
 }
 
-/// A parameter that is cast, by us or in the text, is of that type.
+/// Adds the parameters that are cast, by us or in the text, with the types of the casts.
 fn cast_types(plan: &LogicalPlan, found: &mut BTreeMap<usize, DataType>) -> Result<()> {
     plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
@@ -356,7 +358,7 @@ pub fn bind(plan: LogicalPlan, params: Params) -> Result<LogicalPlan> {
     Ok(plan.with_param_values(values)?)
 }
 
-/// Reads the texts that are sent for arrays, such as `{a,b}`. A cast would make an array with one item of each.
+/// Reads the texts that are sent for arrays, such as `{a,b}`. A cast would turn each into an array with one item.
 fn with_arrays(plan: &LogicalPlan, values: Vec<ScalarValue>) -> Result<Vec<ScalarValue>> {
     if !values.iter().any(|value| value.data_type().is_string()) {
         return Ok(values);
@@ -375,8 +377,8 @@ fn with_arrays(plan: &LogicalPlan, values: Vec<ScalarValue>) -> Result<Vec<Scala
     values.into_iter().enumerate().map(array).collect()
 }
 
-/// Compared with a number, each text of a column would have to be one: the first that is none would be blamed for the
-/// parameter.
+/// Refuses a number for a parameter that is compared with a column of texts, and the like. Otherwise each text would be
+/// cast to a number, and the error would be about the first text that is none, not about the parameter.
 fn refuse_other_kinds(plan: &LogicalPlan, params: &[ScalarValue]) -> Result<()> {
     let mut found = None;
     plan.apply_with_subqueries(|node| {
@@ -402,7 +404,7 @@ fn refuse_other_kinds(plan: &LogicalPlan, params: &[ScalarValue]) -> Result<()> 
     }
 }
 
-/// A parameter that is a number or a truth, as a message names it.
+/// Describes a parameter whose value is a number or a BOOLEAN, for a message. `None` for other expressions.
 fn other_kind(expr: &Expr, params: &[ScalarValue]) -> Option<String> {
     let Expr::Placeholder(placeholder) = expr else { return None };
     let number: usize = placeholder.id.trim_start_matches('$').parse().ok()?;

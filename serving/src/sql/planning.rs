@@ -38,26 +38,27 @@ const MOST_CLASHING_NAMES: usize = 16;
 /// A query, planned over one read view.
 pub(super) struct PlannedQuery {
     pub(super) session: SessionContext,
-    /// The session's, with the tables of the query. It copies the names of all functions: there is one for each query.
+    /// The state of the session, with the tables of the query. Making it copies the names of all functions, so there is
+    /// one for each query.
     pub(super) state: SessionState,
     pub(super) context: QueryContext,
     pub(super) plan: LogicalPlan,
-    /// For each column of its answer what its texts are.
+    /// The [`TextType`] of each column of the answer.
     pub(super) text_types: Vec<TextType>,
     pub(super) columns: TypedTextColumns,
 }
 
-/// What is planned, and for whom.
+/// A query to be planned, and for whom.
 #[derive(Clone, Copy)]
 pub(super) struct PlanRequest<'a> {
     pub(super) runtime: &'a QueryRuntime,
     pub(super) reader: TableReader<'a>,
     pub(super) text: QueryText<'a>,
-    /// The types of its parameters that the planner may not find by itself.
+    /// The types of parameters that the planner may be unable to find.
     pub(super) types: &'a [Option<DataType>],
 }
 
-/// Parses the text of a query, whose tables are those that the search path finds.
+/// Parses the text of a query and resolves its tables by the search path.
 pub(super) fn read(sql: &str, search_path: SearchPath, read_view: &ReadView) -> Result<ParsedQuery> {
     let mut asked = statement::read(sql)?;
     function_names::rewrite(&mut asked.statement)?;
@@ -68,7 +69,7 @@ pub(super) fn read(sql: &str, search_path: SearchPath, read_view: &ReadView) -> 
 /// Plans a query.
 ///
 /// Errors: `Input` for a mistake; `Unavailable` for a column or a table that the served version of a view may have,
-/// while the version before answers in its place.
+/// while the previous version answers in its place.
 pub(super) async fn plan(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result<PlannedQuery> {
     let served = (!read_view.versions.is_empty()).then(|| Arc::new(ReadView::clone(&read_view).with_served_versions()));
     let (mistake, served) = match (Box::pin(plan_over(request, read_view)).await, served) {
@@ -81,7 +82,7 @@ pub(super) async fn plan(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> 
     }
 }
 
-/// The same over the versions of views that answer in this read view.
+/// The same over those versions of views that answer in this read view.
 async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result<PlannedQuery> {
     let PlanRequest { runtime, reader, text, types } = request;
     let search_path = text.settings.search_path;
@@ -116,8 +117,8 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     Ok(PlannedQuery { session, state, context, plan, text_types, columns })
 }
 
-/// Plans a statement: as it is, or, where the planner refuses several columns of one name, with aliases for those, or
-/// with the columns of functions in FROM called as their aliases, where it does not find a column.
+/// Plans a statement. If the planner refuses several columns of one name, plans it again with aliases for them; if it
+/// does not find a column, with the columns of functions in FROM named like the functions' aliases.
 async fn plan_statement(
     state: &SessionState,
     text: QueryText<'_>,
@@ -158,7 +159,7 @@ async fn plan_statement(
     Err(refusal)
 }
 
-/// The statement as the planner understands it.
+/// Rewrites the statement to what the planner understands.
 fn rewritten(mut statement: Statement, streams: &BTreeMap<Arc<str>, LiveStream>, settings: SessionSettings<'_>) -> Result<Statement> {
     wildcards::leave_out_system_columns(&mut statement, streams)?;
     using_columns::rewrite(&mut statement)?;

@@ -1,4 +1,4 @@
-//! The meta of a query's answer, most of which is made only if somebody reads it: clients of PostgreSQL get none.
+//! The meta of a query's answer. Most of it is computed only if it is read, because PostgreSQL clients get none.
 
 use std::fmt;
 use std::ops::Deref;
@@ -11,7 +11,7 @@ use super::used::TablesRead;
 use crate::meta::Meta;
 use crate::query_context::QueryContext;
 
-/// What an answer is made from, before its first row: a [`Meta`], made when it is first read.
+/// What an answer is computed from, known before its first row: a [`Meta`] that is computed when it is first read.
 pub struct QueryMeta {
     cut: Vector,
     context: QueryContext,
@@ -24,13 +24,13 @@ impl QueryMeta {
         Self { cut: context.read_view.vector.clone(), context, tables, made: OnceLock::new() }
     }
 
-    /// The position of the answer, to hide streams in it.
+    /// The position of the answer, so that streams can be hidden in it.
     pub(crate) fn cut_mut(&mut self) -> &mut Vector {
         self.made.take();
         &mut self.cut
     }
 
-    /// The same with what the batches so far turned out to be.
+    /// The same, with what is known from the batches so far.
     pub(super) fn so_far(&self) -> Meta {
         let mut meta = Meta::clone(self);
         meta.add_found_out(&self.context.estimated, &self.context.errors);

@@ -1,5 +1,5 @@
-//! Whether a principal may read the tables of a query. A view and its states need the right on the view, and none on
-//! the streams it reads. `system.*` describes everything: a principal that is limited to some views or streams is
+//! Whether a principal may read the tables of a query. A view and its states need the right to read the view, but not
+//! the streams behind it. `system.*` describes everything, so a principal that is limited to some views or streams is
 //! refused there. `information_schema` shows each principal the tables that it may read.
 
 use access::{Action, Object, Principal, allow, may};
@@ -11,7 +11,7 @@ use types::Result;
 
 use crate::sql::names::{DEFAULT_SCHEMA, INFORMATION_SCHEMA, view_of_table};
 
-/// Allows a table that is there, or names what is lacking.
+/// Allows a table that exists, or names the missing right.
 ///
 /// Errors: `Forbidden`.
 pub(super) fn allow_table(principal: &Principal, registry: &Registry, table: &TableReference) -> Result<()> {
@@ -22,7 +22,7 @@ pub(super) fn allow_table(principal: &Principal, registry: &Registry, table: &Ta
     }
 }
 
-/// Allows all that a plan scans: what it is after its text was resolved, whatever the text looked like.
+/// Allows all tables that a plan scans. This checks the resolved plan, whatever the text looked like.
 pub(super) fn allow_plan(principal: &Principal, registry: &Registry, plan: &LogicalPlan) -> Result<()> {
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node
@@ -51,7 +51,7 @@ fn object<'a>(registry: &'a Registry, table: &'a str) -> Object<'a> {
     }
 }
 
-/// `range(1, 10)` is scanned under the name of its function, which is no view or stream.
+/// A table function such as `range(1, 10)` is scanned under its own name, which is not that of a view or stream.
 fn is_made_by_a_function(registry: &Registry, table: &TableReference) -> bool {
     let schema = table.schema().unwrap_or(DEFAULT_SCHEMA);
     let is_known = view_of_table(registry, table.table()).is_some() || registry.streams.contains_key(table.table());

@@ -1,7 +1,7 @@
 //! Runs a planned query: on which threads, when it is its turn, and within which limits.
 //!
-//! What reads a few keys and no more runs where it is asked, at once. Everything else takes a place among the queries
-//! that run ([`Admission`]), and its batches are made on threads of their own, which give way to lookups.
+//! A query that reads only a few keys runs at once on the thread that asks. Every other query takes a place among the
+//! running ones ([`Admission`]), and its batches are computed on threads of their own, which give way to lookups.
 
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,14 +29,14 @@ use super::view::KeyLookup;
 use crate::admission::{Admission, Place};
 use crate::query_runtime::QueryRuntime;
 
-/// This many batches are made before they are taken.
+/// This many batches are computed ahead of the reader.
 const MADE_AHEAD: usize = 1;
 /// A query whose client takes nothing for this time leaves its place to others.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Operators that may make very many batches of one that they read.
+/// Operators that may produce very many batches from one that they read.
 const JOINS: [&str; 5] = ["CrossJoinExec", "HashJoinExec", "NestedLoopJoinExec", "PiecewiseMergeJoinExec", "SortMergeJoinExec"];
 
-/// Runs a plan once it is its turn. `runtime` is that of the query.
+/// Runs a plan when it is its turn. `runtime` is that of the query.
 ///
 /// Errors: `Busy` when its turn does not come.
 pub(super) async fn run_plan(
@@ -62,8 +62,8 @@ pub(super) fn run_lookup(runtime: &QueryRuntime, lookup: KeyLookup) -> LimitedBa
     LimitedBatches::new(runtime, stream::once(batch).boxed(), Turn::default())
 }
 
-/// The plan with joins that yield between their batches: a query that was cancelled ends at such a place. DataFusion
-/// yields where batches are read.
+/// Makes joins yield between their batches, so that a cancelled query ends there. DataFusion itself yields only where
+/// batches are read.
 fn yielding(plan: Arc<dyn ExecutionPlan>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
     let yielding = plan.transform_up(|node| match JOINS.contains(&node.name()) {
         true => Ok(Transformed::yes(Arc::new(CooperativeExec::new(node)) as Arc<dyn ExecutionPlan>)),
@@ -72,7 +72,7 @@ fn yielding(plan: Arc<dyn ExecutionPlan>) -> DataFusionResult<Arc<dyn ExecutionP
     Ok(yielding.data)
 }
 
-/// Makes a query's batches on the threads for what reads much.
+/// Computes a query's batches on the threads for queries that read much.
 fn made_apart(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> SendableRecordBatchStream {
     let schema = plan.schema();
     let (made, taken) = mpsc::channel(MADE_AHEAD);
@@ -93,7 +93,7 @@ fn made_apart(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Sendab
     Box::pin(RecordBatchStreamAdapter::new(schema, batches))
 }
 
-/// Makes batches up to the first error, each once there is room for it.
+/// Computes batches up to the first error, each when there is room for it.
 async fn make(mut batches: SendableRecordBatchStream, made: mpsc::Sender<DataFusionResult<RecordBatch>>) {
     while let Ok(room) = made.reserve().await {
         let Some(batch) = batches.next().await else { return };
@@ -105,7 +105,7 @@ async fn make(mut batches: SendableRecordBatchStream, made: mpsc::Sender<DataFus
     }
 }
 
-/// A query's place among those that run, which it can leave while nobody takes its rows. Cheap to clone.
+/// A query's place among the running ones, which it can give up while nobody takes its rows. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Turn(Option<Arc<Taken>>);
 
@@ -127,7 +127,7 @@ impl Turn {
         }
     }
 
-    /// Sends what was made to the query's client. The place is left to others if the client takes nothing for long.
+    /// Sends rows to the query's client. The place is given up if the client takes nothing for long.
     pub async fn while_sending<T>(&self, sending: impl Future<Output = T>) -> T {
         let mut sending = pin!(sending);
         if let Ok(sent) = tokio::time::timeout(PATIENCE, &mut sending).await {
@@ -137,7 +137,7 @@ impl Turn {
         sending.await
     }
 
-    /// What takes a place again, if the query has none and needs one.
+    /// Returns a future that takes a place again, if the query has none and needs one.
     fn retake(&self) -> Option<BoxFuture<'static, Result<()>>> {
         let taken = self.0.clone()?;
         if taken.place().is_some() {
@@ -157,10 +157,10 @@ impl Taken {
     }
 }
 
-/// Batches within a query's limits, made while it is the query's turn.
+/// Batches within a query's limits, computed while the query has a place.
 pub(super) struct LimitedBatches {
     batches: BoxStream<'static, DataFusionResult<RecordBatch>>,
-    /// Names what their errors come from.
+    /// Adds to errors the setting or folder that they come from.
     runtime: QueryRuntime,
     turn: Turn,
     taking: Option<BoxFuture<'static, Result<()>>>,
@@ -225,7 +225,7 @@ impl Stream for LimitedBatches {
     }
 }
 
-/// The error for a query whose time is over. `what` is the time, the setting that gives it, and what to do.
+/// The error for a query whose time is over. `what` names the time, its setting, and what to do.
 pub fn out_of_time(what: &str) -> Error {
     Error::unavailable(format!("the query was stopped after {what}")).with_reason(Reason::OutOfTime)
 }

@@ -1,4 +1,4 @@
-//! Where a table is looked for whose schema a query does not name.
+//! The schemas in which a table without a schema is looked up.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use super::params::inner_mut;
 use super::system::SystemTable;
 use super::with_names::WithNames;
 
-/// The schemas of a session in which it looks for such a table, the first one first. By default it looks in `public`.
+/// The schemas of a session in which it looks up such a table, in this order. By default that is `public` alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SearchPath([Option<SearchedSchema>; 2]);
 
@@ -28,7 +28,7 @@ impl Default for SearchPath {
 }
 
 impl SearchPath {
-    /// Those of the schemas that have tables of the node.
+    /// Keeps those of the schemas that have tables of the node.
     pub fn from_names<'a>(names: impl IntoIterator<Item = &'a str>) -> SearchPath {
         let mut path = SearchPath([None; 2]);
         for name in names {
@@ -59,8 +59,8 @@ impl SearchPath {
         self.schema_of(table, |_| true) == Some(SearchedSchema::Public)
     }
 
-    /// Names the schema of each system table that the statement finds without it. `is_public` says which tables the
-    /// schema `public` has.
+    /// Adds the schema to the name of each system table that the statement finds without it. `is_public` tells which
+    /// tables the schema `public` has.
     pub(super) fn name_system_schema(self, statement: &mut Statement, is_public: impl Fn(&str) -> bool) {
         if !self.0.contains(&Some(SearchedSchema::System)) {
             return;

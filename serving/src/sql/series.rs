@@ -1,5 +1,5 @@
 //! `generate_series` and `unnest` in FROM, as PostgreSQL has them: a step may be a text (`'1 day'`), and the column of
-//! a function with the alias `d` may be called `d`. To DataFusion the column of `generate_series` is `value`.
+//! a function with the alias `d` may be called `d`. In DataFusion the column of `generate_series` is called `value`.
 
 use std::ops::ControlFlow;
 
@@ -16,7 +16,7 @@ use super::params::inner_mut;
 
 const SERIES: &str = "generate_series";
 
-/// Makes each step that is a text an interval.
+/// Converts each step that is a text to an interval.
 pub(super) fn read_steps(statement: &mut Statement) {
     if let Some(statement) = inner_mut(statement) {
         let _ = statement.visit_mut(&mut SeriesSteps);
@@ -42,7 +42,8 @@ impl VisitorMut for SeriesSteps {
     }
 }
 
-/// Calls the only column of each function as its alias, where the alias names no column. Returns whether there is one.
+/// Names the only column of each function like the function's alias, unless the alias names columns itself. Returns
+/// whether there is such a function.
 pub(super) fn name_columns(statement: &mut Statement) -> bool {
     let mut columns = SeriesColumns { is_named: false };
     if let Some(statement) = inner_mut(statement) {

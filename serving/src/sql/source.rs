@@ -1,4 +1,4 @@
-//! A leaf of a physical plan: a named source of batches that says in EXPLAIN what it reads.
+//! A leaf of a physical plan: a source of batches with a name, which EXPLAIN shows.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use types::Result;
 
 use arrow::array::RecordBatch;
 
-/// Begins to read.
+/// Starts to read.
 pub(super) type Open = Arc<dyn Fn(Arc<TaskContext>) -> BoxStream<'static, Result<RecordBatch>> + Send + Sync>;
 
 /// One partition of batches from `open`.
@@ -29,7 +29,7 @@ pub(super) struct SourceExec {
     detail: String,
     properties: Arc<PlanProperties>,
     schema: SchemaRef,
-    /// Of what is read in next to no time: about how many rows it has.
+    /// For a source that is read quickly: about how many rows it has.
     light_rows: Option<usize>,
     open: Open,
 }
@@ -91,8 +91,8 @@ impl ExecutionPlan for SourceExec {
         Ok(self)
     }
 
-    /// The planner gives a task of its own to each partition of a filter's input, unless it knows that there are few
-    /// rows.
+    /// Reports the number of rows: otherwise the planner would give each partition of a filter's input a task of its
+    /// own.
     fn statistics_from_inputs(&self, _: &[Arc<Statistics>], _: &StatisticsArgs) -> DataFusionResult<Arc<Statistics>> {
         let rows = self.light_rows.map_or(Precision::Absent, Precision::Inexact);
         Ok(Arc::new(Statistics::new_unknown(&self.schema).with_num_rows(rows)))

@@ -59,12 +59,12 @@ fn parsed(sql: &str) -> std::result::Result<VecDeque<Statement>, DataFusionError
     DFParserBuilder::new(sql).with_dialect(&GenericDialect {}).build().and_then(|mut parser| parser.parse_statements())
 }
 
-/// What is wrong with a text that is not understood, where the parser's own error would mislead.
+/// Explains why a text cannot be parsed, where the parser's own error would mislead.
 fn refusal(sql: &str) -> Option<Error> {
     lock_of_postgresql(sql).map(found_within).or_else(|| keywords::refusal(sql))
 }
 
-/// The locks that only PostgreSQL has, which the parser does not know.
+/// Returns a lock that only PostgreSQL has, which the parser does not know.
 fn lock_of_postgresql(sql: &str) -> Option<&'static str> {
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().ok()?;
     let words: Vec<String> = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).map(Token::to_string).collect();
@@ -78,7 +78,8 @@ fn found_within(write: &str) -> Error {
     only_queries(&format!("found {write} within one"))
 }
 
-/// The views that a query reads: all for one that reads a system table, which describes them.
+/// Returns the views that a query reads: all of them if it reads a system table, because system tables describe all
+/// views.
 pub fn views_read(sql: &str) -> WantedViews {
     let tables = read(sql).and_then(|query| Ok(resolve_table_references(&query.statement, true)?.0));
     let is_public = |table: &TableReference| table.schema().is_none_or(|schema| schema == DEFAULT_SCHEMA);
@@ -107,7 +108,7 @@ pub fn only_queries(what: &str) -> Error {
     Error::input(format!("only queries are supported here: {what}")).with_reason(Reason::WritesWithinQuery)
 }
 
-/// Refuses what the text hid: EXPLAIN of a statement that writes, say.
+/// Refuses plans that write although the text did not show it, such as EXPLAIN of a statement that writes.
 pub(super) fn allow(plan: &LogicalPlan) -> Result<()> {
     let options = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
     options.verify_plan(plan).map_err(|error| only_queries(Error::from(error).message()))
@@ -168,7 +169,7 @@ fn checked(sql: &str, statement: Statement) -> Result<Statement> {
     }
 }
 
-/// What changes or locks rows within a query, such as a DELETE that WITH names.
+/// Returns the part of a query that changes or locks rows, such as a DELETE in its WITH.
 fn write_within(statement: &ast::Statement) -> Option<&'static str> {
     let mut first = FirstWrite(None);
     let _ = SyntaxNode::visit(statement, &mut first);

@@ -23,9 +23,9 @@ use crate::sql::table::{NodeTable, PlanFuture, ScanArgs};
 /// Which of a view's states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LayerSelection {
-    /// The snapshot's.
+    /// Those of the snapshot.
     Batch,
-    /// Those of the checkpoints after its cut, and the fresh ones.
+    /// Those of the checkpoints after the snapshot's cut, and the fresh ones.
     Speed,
     /// Both.
     All,
@@ -64,7 +64,7 @@ impl StatesTable {
         Self { context, view: plan.view.clone(), layer, schema: shown_schema(plan), level: plan.keys.len() }
     }
 
-    /// The sorted runs' chunks, as they lie in memory or in mapped files.
+    /// The chunks of the sorted runs, in memory or in mapped files.
     fn chunks(&self) -> Result<Vec<StateRows>> {
         let read_view = &self.context.read_view;
         let loaded = read_view.view(&self.view)?;
@@ -114,7 +114,7 @@ impl NodeTable for StatesTable {
     }
 }
 
-/// Some columns of state rows, the level by its name.
+/// Returns some columns of state rows, with the names of levels.
 fn show(batch: &RecordBatch, columns: &[usize], level: usize, schema: &SchemaRef) -> Result<RecordBatch> {
     let shown = columns
         .iter()
@@ -135,7 +135,8 @@ fn level_names(batch: &RecordBatch) -> Result<ArrayRef> {
     Ok(Arc::new(StringArray::from(names)))
 }
 
-/// Keys, `level`, `tile`, `events`, then each state's fields under their own names; a name that is taken gets a `_`.
+/// Keys, `level`, `tile`, `events`, then each state's fields under their own names; a name that is already taken gets a
+/// `_`.
 fn shown_schema(plan: &ViewPlan) -> SchemaRef {
     let mut taken = BTreeSet::new();
     let keys = plan.keys.len();

@@ -1,5 +1,5 @@
-//! `system.*`: what the catalog records about runs, checkpoints, partitions, views, sinks, parameters, open alerts and
-//! the handover; the events on which views fail; and the hot keys of this node.
+//! `system.*`: the catalog's records of runs, checkpoints, partitions, views, sinks, parameters, open alerts and the
+//! handover; the events on which views fail; and the hot keys of this node.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,13 +33,13 @@ mod sinks;
 /// A table of the schema `system`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SystemTable {
-    /// All of its rows are made at once.
+    /// A table whose rows are all computed at once.
     Listing(Listing),
-    /// The open alerts, which are read page by page.
+    /// The table of open alerts, which is read page by page.
     Alerts,
 }
 
-/// What a system table lists.
+/// The contents of a system table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Listing {
     Runs,
@@ -119,11 +119,11 @@ impl Listing {
     }
 }
 
-/// Makes the rows of a listing when a query scans it.
+/// Computes the rows of a listing when a query scans it.
 struct SystemRows {
     listing: Listing,
     schema: SchemaRef,
-    /// Where the partitions' ends are read, if the log is known.
+    /// The log from which the ends of partitions are read, if it is known.
     log: Option<Arc<dyn Log>>,
     context: QueryContext,
     hot: Arc<HotKeys>,
@@ -164,7 +164,7 @@ impl SystemRows {
         }
     }
 
-    /// The partitions that the catalog knows, and those that only the log has yet.
+    /// The partitions that the catalog knows, and those that so far only the log has.
     async fn partition_rows(&self) -> Vec<PartitionRow> {
         let read_view = &self.context.read_view;
         let ends = match &self.log {
@@ -225,7 +225,8 @@ impl SystemRows {
     }
 }
 
-/// Where the partitions of all streams end, asked at once; nothing of a stream whose end the log does not answer.
+/// Returns the ends of the partitions of all streams, which are queried concurrently. A stream for which the log does
+/// not answer is left out.
 async fn ends(log: &dyn Log, registry: &Registry) -> BTreeMap<PartitionId, Offset> {
     // Collected first: a closure in the stream would make this future one that cannot be spawned.
     let asked: Vec<_> = registry.streams.values().map(|live| log.bounds(&live.definition.topic)).collect();
@@ -285,7 +286,7 @@ fn checkpoints(state: &CatalogState) -> Result<RecordBatch> {
         .batch()
 }
 
-/// One partition, with what the log says of it.
+/// One partition, with its end in the log.
 struct PartitionRow {
     id: PartitionId,
     next: Offset,
@@ -310,27 +311,27 @@ fn partitions(rows: &[PartitionRow]) -> Result<RecordBatch> {
         .batch()
 }
 
-/// One view version, with what this node has of it.
+/// One view version, and its state in this node.
 struct KnownView<'a> {
     live: &'a LiveView,
     definition: Option<&'a DefinitionRecord>,
     served: bool,
     /// Why it cannot be queried.
     refused: Option<String>,
-    /// How far it is built at this time, if that has to be done first.
+    /// The progress of its build, if it has to be built first.
     building: Option<(BuildProgress, i64)>,
     snapshot: Option<&'a storage::Manifest>,
-    /// How many of how many files of the snapshot are copied.
+    /// How many files the snapshot has, and how many of them are copied.
     buckets: Option<LocalFiles>,
     layers: Option<usize>,
     speed_rows: Option<usize>,
-    /// How many events it leaves out because it fails on them.
+    /// The number of events that it leaves out because it fails on them.
     failed: Option<u64>,
     complete_to: Option<i64>,
 }
 
 impl KnownView<'_> {
-    /// The snapshot's, of the streams that the view reads.
+    /// The cut of the snapshot, for the streams that the view reads.
     fn cut(&self) -> Option<Vector> {
         let streams: Vec<Arc<str>> = self.live.plan.streams.iter().map(|stream| stream.name.clone()).collect();
         self.snapshot.map(|snapshot| snapshot.cut.of_streams(&streams))

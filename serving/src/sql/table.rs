@@ -1,9 +1,9 @@
 //! Adapts a node's tables to DataFusion's `TableProvider`.
 //!
 //! The tables hold read views, and a read view contains many of DataFusion's types. The compiler proves that the future
-//! of an `async_trait` method is `Send` under the bounds of that method's own lifetimes, so it proves it for all these
-//! types again in each implementation: 3 to 7 s a table. The methods of [`NodeTable`] have one lifetime and no bounds,
-//! and such proofs are remembered.
+//! of an `async_trait` method is `Send` under the bounds of that method's own lifetimes, so it repeats the proof for
+//! all these types in each implementation, which takes 3 to 7 s a table. The methods of [`NodeTable`] have one lifetime
+//! and no bounds, so the compiler reuses the proofs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) trait NodeTable: fmt::Debug + Send + Sync + 'static {
         TableType::Base
     }
 
-    /// What it does with a filter.
+    /// How the table uses a filter.
     fn pushdown(&self, _filter: &Expr) -> TableProviderFilterPushDown {
         TableProviderFilterPushDown::Unsupported
     }
@@ -43,13 +43,13 @@ pub(super) struct ScanArgs<'a> {
 }
 
 impl ScanArgs<'_> {
-    /// The columns that are wanted of a table.
+    /// The wanted columns of the table.
     pub(super) fn columns(&self, schema: &SchemaRef) -> Vec<usize> {
         self.projection.cloned().unwrap_or_else(|| (0..schema.fields().len()).collect())
     }
 }
 
-/// Makes a node's table one of DataFusion's.
+/// Wraps a table of a node as one of DataFusion's.
 pub(super) fn into_table_provider(table: impl NodeTable) -> Arc<dyn TableProvider> {
     Arc::new(NodeTableProvider(Arc::new(table)))
 }

@@ -29,18 +29,17 @@ use crate::sql::system::SystemTable;
 use crate::sql::table::into_table_provider;
 use crate::sql::view::ViewTable;
 
-/// The tables of a query that decide what it stands on.
+/// The tables of a query that determine which data it reads.
 #[derive(Debug, Default)]
 pub(super) struct NamedTables {
-    /// The views whose answers are asked, each once.
+    /// The views whose answers the query reads, each once.
     pub(super) views: Vec<Arc<str>>,
-    /// Whether the events of a stream are asked: they are those of the archive.
+    /// Whether the query reads the events of a stream, which come from the archive.
     pub(super) has_streams: bool,
 }
 
-/// Finds the tables that a query names, as read for its search path. An error names the tables there are when it names
-/// another, and says why where the view of one cannot be served now. A table that the principal may not read is
-/// `Forbidden`.
+/// Finds the tables that a query names, by its search path. The error for an unknown table lists the existing ones; the
+/// error for a view that cannot be served now says why. A table that the principal may not read is `Forbidden`.
 pub(super) fn tables_named(
     read_view: &ReadView,
     session: &SessionState,
@@ -86,7 +85,7 @@ pub(super) fn tables_named(
     Ok(named)
 }
 
-/// What a view shows of what is kept for it, beside its answer.
+/// A table with what is kept for a view, in addition to its answer.
 enum KeptTable {
     States(LayerSelection),
     /// The materialised join of a linked view.
@@ -109,8 +108,8 @@ impl KeptTable {
     }
 }
 
-/// Registers the tables that the principal may read: no other can be reached, however it is named. Returns which
-/// columns hold UUIDs or JSON.
+/// Registers only the tables that the principal may read, so that no other can be reached, however it is named. Returns
+/// which columns hold UUIDs or JSON.
 pub(super) fn register(
     session: &SessionContext,
     runtime: &QueryRuntime,
@@ -157,7 +156,7 @@ pub(super) fn register(
     Ok(typed_texts)
 }
 
-/// A name as it is, not to be read as SQL.
+/// Returns a table name that is taken literally, not parsed as SQL.
 fn public(name: &str) -> TableReference {
     TableReference::bare(name.to_owned())
 }
@@ -178,8 +177,8 @@ fn names(read_view: &ReadView) -> BTreeSet<String> {
     views.chain(registry.streams.keys().map(|name| name.to_string())).collect()
 }
 
-/// The error for a name that no table has. It says so if a sink, an alert or a parameter has it and the principal may
-/// know that.
+/// The error for an unknown table. It mentions a sink, an alert or a parameter with that name if the principal may know
+/// of it.
 fn no_table(read_view: &ReadView, principal: &Principal, reference: &TableReference) -> Error {
     let known = all_names(read_view, principal);
     let known: Vec<&str> = known.iter().map(String::as_str).collect();

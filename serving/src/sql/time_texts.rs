@@ -1,5 +1,5 @@
-//! Dates, times and intervals in spellings that DataFusion does not know, as texts that are cast: times without
-//! seconds, dates with a time or a zone, `'today'`, and hours and minutes of an interval.
+//! Converts texts that are cast to dates, times and intervals, in spellings that DataFusion does not know: times
+//! without seconds, dates with a time or a zone, `'today'`, and hours and minutes of an interval.
 
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{DataType, Expr, TimezoneInfo};
@@ -10,7 +10,7 @@ use types::Result;
 use super::date_text::date_and_zone;
 use super::literals::literal;
 
-/// What is a time, depending on the moment of the query.
+/// Texts that stand for a time which depends on the moment of the query.
 const MOMENTS: [(&str, &str); 4] = [
     ("now", "now()"),
     ("today", "current_date"),
@@ -18,7 +18,7 @@ const MOMENTS: [(&str, &str); 4] = [
     ("tomorrow", "current_date + INTERVAL '1 day'"),
 ];
 
-/// The value that is cast to the type in the place of a text; `None` where the text is known as it is.
+/// Returns the value that is cast to the type instead of the text. `None` if DataFusion knows the text.
 pub(super) fn known_value(data_type: &DataType, text: &str) -> Result<Option<Expr>> {
     let known = match data_type {
         DataType::Interval { .. } => with_units(text),
@@ -40,7 +40,7 @@ fn expression(text: &str) -> Result<Expr> {
     Ok(parsed.map_err(DataFusionError::from)?)
 }
 
-/// The spelling that DataFusion knows of a time or a date in one that it does not.
+/// Returns the spelling that DataFusion knows for a time or a date in another spelling.
 fn known_time(data_type: &DataType, text: &str) -> Option<String> {
     match (data_type, date_and_zone(text)) {
         (DataType::Date, Some((date, _))) => Some(date.to_owned()),
@@ -52,7 +52,7 @@ fn known_time(data_type: &DataType, text: &str) -> Option<String> {
     }
 }
 
-/// `2026-01-01 02:30` with seconds; `None` for a text that has them or is something else.
+/// Adds seconds to a text such as `2026-01-01 02:30`. `None` for a text that has them or is something else.
 fn with_seconds(text: &str) -> Option<String> {
     const FORM: &[u8] = b"0000-00-00 00:00";
     let (minutes, rest) = text.trim().split_at_checked(FORM.len())?;
@@ -66,7 +66,7 @@ fn with_seconds(text: &str) -> Option<String> {
     (minutes.bytes().zip(FORM).all(is_like) && !goes_on).then(|| format!("{minutes}:00{rest}"))
 }
 
-/// `1 day 1:30` as `1 day 1 hours 30 minutes`; `None` for an interval without such a time at its end.
+/// Rewrites `1 day 1:30` to `1 day 1 hours 30 minutes`. `None` for an interval without such a time at its end.
 pub(super) fn with_units(text: &str) -> Option<String> {
     let text = text.trim();
     let (before, time) = text.rsplit_once(char::is_whitespace).unwrap_or(("", text));

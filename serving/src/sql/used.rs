@@ -11,9 +11,9 @@ use crate::meta::{AskedView, Meta};
 use crate::query_context::QueryContext;
 use crate::sql::names::{DEFAULT_SCHEMA, view_of_table};
 
-/// What a query reads.
+/// The tables that a query reads.
 pub(super) struct TablesRead {
-    /// The views, each with the indices of the columns that are read; `None` if only its states are.
+    /// The views, each with the indices of the columns that are read, or `None` if only its states are read.
     pub(super) views: Vec<(Arc<str>, Option<Vec<usize>>)>,
     pub(super) streams: Vec<Arc<str>>,
 }

@@ -1,5 +1,5 @@
-//! The columns of `JOIN .. USING` as PostgreSQL has them: each is one column, the first of `*`, and has the value of
-//! the side that has one. To DataFusion it is that of the left side, NULL in some rows of a RIGHT or FULL JOIN.
+//! The columns of `JOIN .. USING` as in PostgreSQL: each is one column, comes first in `*`, and has the value of the
+//! side that has one. In DataFusion it has that of the left side, which is NULL in some rows of a RIGHT or FULL JOIN.
 
 use std::ops::ControlFlow;
 
@@ -18,7 +18,7 @@ use super::wildcards::leave_out;
 
 /// Rewrites `*` and these columns' names in each SELECT that joins two tables by them.
 ///
-/// Errors: `Input` for a RIGHT or FULL JOIN by such columns that is NATURAL, or is beside other tables.
+/// Errors: `Input` for a RIGHT or FULL JOIN by such columns that is NATURAL, or that is joined with other tables.
 pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
     let mut rewriter = UsingRewriter { outcome: Ok(()) };
     if let Some(statement) = inner_mut(statement) {
@@ -41,7 +41,7 @@ impl VisitorMut for UsingRewriter {
     }
 }
 
-/// Rewrites the SELECTs of a query's body; its subqueries are visited by themselves.
+/// Rewrites the SELECTs of a query's body; its subqueries are visited separately.
 fn rewrite_body(body: &mut SetExpr, order_by: Option<&mut OrderBy>) -> Result<()> {
     match body {
         SetExpr::Select(select) => rewrite_select(select, order_by),
@@ -86,7 +86,7 @@ struct UsingColumns {
 enum ValueSide {
     Left,
     Right,
-    /// The one that is not NULL.
+    /// Whichever is not NULL.
     Either,
 }
 
@@ -117,7 +117,7 @@ impl UsingColumns {
         }
     }
 
-    /// The items of a SELECT in the place of one.
+    /// Returns the items that replace an item of a SELECT.
     fn items(&self, item: SelectItem) -> Vec<SelectItem> {
         match item {
             SelectItem::Wildcard(options) if options == WildcardAdditionalOptions::default() => {
@@ -131,7 +131,7 @@ impl UsingColumns {
         }
     }
 
-    /// A column of this name.
+    /// Returns the item for the column of this name.
     fn item(&self, name: &Ident) -> SelectItem {
         match self.side {
             ValueSide::Either => SelectItem::ExprWithAlias { expr: self.value(name), alias: name.clone() },
@@ -139,7 +139,7 @@ impl UsingColumns {
         }
     }
 
-    /// All other columns of a table.
+    /// Returns a `*` for all other columns of a table.
     fn others(&self, table: &Ident) -> SelectItem {
         let mut options = WildcardAdditionalOptions::default();
         leave_out(&mut options, &self.names.iter().map(resolved).collect::<Vec<_>>());
@@ -148,10 +148,10 @@ impl UsingColumns {
     }
 }
 
-/// Puts the values of the columns in the place of their names, in a SELECT itself.
+/// Replaces the names of the columns by their values, in a SELECT but not in its subqueries.
 struct UsingNames<'a> {
     columns: &'a UsingColumns,
-    /// How many subqueries are around what is visited: their names may be those of their own tables.
+    /// How many subqueries enclose the visited expression: names in them may be those of their own tables.
     depth: usize,
 }
 
@@ -194,7 +194,7 @@ fn refuse_others(select: &Select) -> Result<()> {
     Ok(())
 }
 
-/// The side whose values the common columns of a join have, and which they are.
+/// Returns the common columns of a join, and the side whose values they have.
 fn joined(join: &JoinOperator) -> Option<(ValueSide, &JoinConstraint)> {
     match join {
         JoinOperator::Join(constraint)

@@ -27,7 +27,7 @@ use crate::sql::equality::keys_named;
 use crate::sql::source::SourceExec;
 use crate::sql::table::{NodeTable, PlanFuture, ScanArgs};
 
-/// A lookup of more keys waits for its turn like a scan.
+/// A lookup of more keys than this waits for its turn like a scan.
 pub(super) const FEW_KEYS: usize = 100;
 /// The most rows per batch.
 const BATCH_ROWS: usize = 8_192;
@@ -138,7 +138,8 @@ struct Scan {
 }
 
 impl Scan {
-    /// One part after the other: memory holds one part's rows at a time, and says so to the query's pool.
+    /// Scans one part after the other: memory holds the rows of one part at a time, which are reserved in the query's
+    /// pool.
     fn batches(mut self, runtime: QueryRuntime, parts: u32, task: Arc<TaskContext>) -> BoxStream<'static, Result<RecordBatch>> {
         let begun = async move {
             if self.context.needs_archive(self.context.read_view.view(&self.live.name)?) {
@@ -171,7 +172,7 @@ impl Scan {
     }
 }
 
-/// The rows with the names of a schema for their columns.
+/// Renames the columns of rows to those of a schema.
 fn named_as(schema: &SchemaRef, rows: RecordBatch) -> Result<RecordBatch> {
     let mut columns = rows.schema_ref().fields().iter().zip(schema.fields());
     if Arc::ptr_eq(rows.schema_ref(), schema) || columns.all(|(column, shown)| column.name() == shown.name()) {

@@ -1,8 +1,8 @@
-//! `*` over a stream: the stream's own columns. Its system columns (`__offset` and the like) are answered where a query
-//! names them.
+//! `*` over a stream: the stream's own columns. Its system columns (`__offset` and the like) are returned only where a
+//! query names them.
 //!
 //! The statement is rewritten before it is planned. In a SELECT with `*`, a stream whose system columns are not named
-//! is read as a subquery of its own columns; `*` leaves out the system columns of one that is.
+//! is replaced by a subquery with its own columns. If they are named, `*` leaves them out.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -79,8 +79,8 @@ impl VisitorMut for Rewriter<'_> {
 }
 
 impl Rewriter<'_> {
-    /// Rewrites the SELECTs of a query's body; its subqueries are visited by themselves. `beside` are the names in what
-    /// follows the body.
+    /// Rewrites the SELECTs of a query's body; its subqueries are visited separately. `beside` are the names in the
+    /// clauses that follow the body.
     fn body(&self, body: &mut SetExpr, beside: SystemNames) -> Result<()> {
         match body {
             SetExpr::Select(select) => self.select(select, beside),
@@ -128,7 +128,7 @@ impl Rewriter<'_> {
         leave_out_of_wildcards(&mut select.projection, &with_named)
     }
 
-    /// The stream that a relation is; `None` for all else.
+    /// Returns the stream that a relation names. `None` for any other relation.
     fn stream(&self, relation: &TableFactor) -> Result<Option<FoundStream<'_>>> {
         let TableFactor::Table { name, alias, args: None, .. } = relation else { return Ok(None) };
         let table = object_name_to_table_reference(name.clone(), true)?;

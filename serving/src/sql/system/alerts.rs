@@ -1,5 +1,5 @@
-//! `system.alerts`: the keys that satisfy the conditions of alerts now. They are no part of a read view: the catalog is
-//! asked for them page by page, as far as the query reads.
+//! `system.alerts`: the keys that satisfy the conditions of alerts now. They are not part of a read view: they are read
+//! from the catalog page by page, as far as the query reads.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -87,7 +87,7 @@ impl AlertsTable {
     }
 }
 
-/// The alerts that a term leaves; `None` where it says something else.
+/// Returns the alerts to which a term restricts the query. `None` for a term about something else.
 fn names(term: &Expr) -> Option<BTreeSet<String>> {
     let values = values_of(term, "alert", &DataType::Utf8)?;
     let name = |value: ScalarValue| match value {

@@ -1,4 +1,4 @@
-//! A table from a list of records: a column per line.
+//! Builds a table from a list of records, one column per line of code.
 
 use std::fmt::{Debug, Display};
 use std::sync::Arc;

@@ -10,20 +10,20 @@ use datafusion::sql::sqlparser::ast::{
 use super::ast::{constraint, last, left_out, wildcard_options};
 use crate::sql::names::resolved;
 
-/// How the names of system columns begin; a stream's own columns cannot be named so.
+/// The prefix of the names of system columns. A stream's own columns cannot begin with it.
 const SYSTEM_PREFIX: &str = "__";
 
-/// The system columns that a SELECT names, by how it names them.
+/// How a SELECT names system columns.
 #[derive(Default)]
 pub(super) struct SystemNames {
-    /// The relations before the dot.
+    /// The relations that it writes before the dot.
     qualifiers: BTreeSet<String>,
     /// Whether one is named without its relation: in the SELECT itself, and in a subquery.
     is_bare: bool,
     is_bare_below: bool,
-    /// How many subqueries are around what is visited.
+    /// How many subqueries enclose the visited expression.
     depth: usize,
-    /// How many of them are relations in FROM, which see no relation beside them.
+    /// How many of them are in FROM, where they cannot name the other relations of FROM.
     relations: usize,
 }
 
@@ -71,8 +71,8 @@ impl Visitor for SystemNames {
 }
 
 impl SystemNames {
-    /// Whether a stream's are named. A subquery that names one without its relation means its own relations first, so
-    /// that it counts only where no other stream could be meant.
+    /// Whether the system columns of a stream are named. A subquery that names one without its relation means its own
+    /// relations first, so that it counts only where no other stream could be meant.
     pub(super) fn has(&self, alias: &str, is_only: bool) -> bool {
         self.is_bare || (is_only && self.is_bare_below) || self.qualifiers.contains(alias)
     }
@@ -85,7 +85,7 @@ impl SystemNames {
         }
     }
 
-    /// `* EXCEPT (__offset)` names it, too.
+    /// Adds the system columns in `* EXCEPT (__offset)`, which count as named.
     pub(super) fn add_left_out(&mut self, projection: &[SelectItem]) {
         for item in projection {
             let is_named =
