@@ -22,7 +22,7 @@ use types::{Error, ErrorKind, Result, failpoint, threads};
 use crate::epoch::SealedEpoch;
 use crate::layer::Speed;
 
-/// How long to wait before the second attempt, and at most before a later one.
+/// How long to wait before the second attempt. Later waits are longer, up to a limit.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LAST_WAIT: Duration = Duration::from_secs(10);
 
@@ -31,7 +31,7 @@ const MERGED_AT_ONCE_BYTES: usize = 1 << 20;
 
 /// A checkpoint in progress. Dropping it gives it up.
 pub(crate) struct Checkpoint {
-    /// Its partitions' positions before it.
+    /// The positions of its partitions before it.
     pub(crate) starts: Vector,
     /// `None` after its outcome was returned.
     commit: Option<AbortOnDropHandle<Result<(CheckpointRecord, Duration)>>>,
@@ -39,8 +39,8 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     /// Begins to write and commit an epoch. It is committed only while the claims on the records of sinks hold. `views`
-    /// are all views that its layers may have states of. While the storage or the catalog does not take it, it is tried
-    /// again, until `stop`.
+    /// are all views that its layers may have states of. While the storage or the catalog fails, it is retried until
+    /// `stop`.
     pub(crate) fn begin(sealed: SealedEpoch, claims: Vec<SinkClaim>, views: Vec<LiveView>, speed: &Speed, stop: CancellationToken) -> Self {
         let starts = sealed.record.ranges.iter().map(|range| (range.partition.clone(), range.start)).collect();
         let retrying = Retrying { speed: speed.clone(), stop };
@@ -67,7 +67,7 @@ impl Checkpoint {
     }
 }
 
-/// Tries again what the storage or the catalog does not take: the epoch and its fresh layers stay, so that answers do.
+/// Retries while the storage or the catalog fails. The epoch and its fresh layers stay, and so do answers.
 struct Retrying {
     speed: Speed,
     stop: CancellationToken,
@@ -137,7 +137,7 @@ impl Retrying {
 struct Writing {
     sealed: SealedEpoch,
     views: Vec<LiveView>,
-    /// Those that are durable, in the order of [`Writing::finish`]: another attempt goes on after them.
+    /// The files that are durable, in the order of [`Writing::finish`]. Another attempt continues after them.
     files: Vec<FileRecord>,
 }
 
@@ -208,7 +208,7 @@ async fn write_states(sealed: &SealedEpoch, views: &[LiveView], storage: &Object
     write_states_object(storage, &ObjectName::States { checkpoint: record.id }, sections, ranges).await.map(Some)
 }
 
-/// What these layers have of a view. `None` if its states cannot be merged.
+/// Returns the states of a view in these layers, merged. `None` if they cannot be merged.
 fn section(layers: &[Arc<FreshLayer>], view: &LiveView) -> Option<Section> {
     let version = view.view_version();
     let (rows, failures) = FreshLayer::merge_view(layers, &version, &view.plan, &view.codec, MERGED_AT_ONCE_BYTES)?;

@@ -1,7 +1,7 @@
-//! Streams that a worker leaves out because an archive file is damaged from which it has to reread their ids.
+//! Streams that a worker leaves out because an archive file from which it has to reread their ids is damaged.
 //!
-//! Such a stream is not decided: nothing of it is lost, skipped or counted twice. The other streams of the worker go
-//! on. It is read again once the catalog does not name the file as damaged any more.
+//! The records of such a stream are not decided, so nothing of it is lost, skipped or counted twice. The worker's other
+//! streams continue. The stream is read again once the catalog no longer lists the file as damaged.
 //!
 //! Nothing here uses a clock or a storage.
 
@@ -13,7 +13,7 @@ use catalog::{CatalogState, DefinitionKind};
 use types::files::FileKind;
 use types::outage::Outage;
 
-/// What the outage is called, in `/readyz` and in `status`.
+/// The name of the outage in `/readyz` and in `status`.
 pub const ARCHIVE_DAMAGED: &str = "a stream is not read because a file of its archive is damaged";
 
 /// The streams that one worker leaves out.

@@ -38,13 +38,13 @@ impl DeadLetters {
         self.headers.append_option(headers);
     }
 
-    /// Returns about how many bytes of memory they take, including everything kept of each record. Checkpoints are due
-    /// by it.
+    /// Returns about how many bytes of memory they take, including everything kept of each record. Checkpoints become
+    /// due by this number.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns those so far. None are left afterwards.
+    /// Takes the dead letters so far.
     pub(crate) fn finish(&mut self) -> Result<RecordBatch> {
         self.bytes = 0;
         let columns: Vec<ArrayRef> = vec![

@@ -39,8 +39,8 @@ pub struct Decider {
 impl Decider {
     /// Continues from a partition's committed values; its ids are then passed in with [`Decider::remember`].
     ///
-    /// The catalog has no maximum of accepted records alone, so theirs begins at the clock, which duplicates and dead
-    /// letters move too. A later timestamp of one of these counts until an accepted record has it.
+    /// The catalog does not record the maximum of accepted records alone, so theirs begins at the clock, which
+    /// duplicates and dead letters advance too. Their later timestamp counts until an accepted record reaches it.
     pub fn new(
         clock: Option<Micros>,
         max_event_time: Option<Micros>,
@@ -93,7 +93,7 @@ impl Decider {
     }
 
     /// Returns since when ids are held: a duplicate of a record that was accepted with this timestamp or a later one
-    /// repeats that record, and none after it. `None` if ids are not compared.
+    /// repeats exactly that record. `None` if ids are not compared.
     pub fn ids_since(&self) -> Option<Micros> {
         self.ids.since(self.clock?)
     }

@@ -65,7 +65,7 @@ impl AssignedPartition {
     }
 }
 
-/// What all partitions decided since the last micro-batch.
+/// The decisions about all partitions since the last micro-batch.
 #[derive(Default)]
 struct MicroBatch {
     start: Vector,
@@ -74,9 +74,9 @@ struct MicroBatch {
     max_event_time: BTreeMap<Arc<str>, Micros>,
     /// Accepted events, per stream.
     events: BTreeMap<Arc<str>, Vec<RecordBatch>>,
-    /// What the events take, without the room that their columns have for more.
+    /// The memory of the events, without the spare capacity of their columns.
     event_bytes: usize,
-    /// The same events as sinks take them, with what else was decided, per partition.
+    /// The same events in the form for sinks, with the other decisions, per partition.
     accepted: Vec<Accepted>,
 }
 
@@ -105,11 +105,11 @@ pub(crate) struct Epoch {
     layers: Vec<Arc<FreshLayer>>,
     /// Some of the layers, while they are merged. The result is discarded once the epoch is sealed.
     merging: Option<Merging>,
-    /// Layers of more rows are merged beside the worker.
+    /// Layers of more rows are merged on another thread.
     merged_beside_rows: usize,
     bytes: usize,
     open_rows: usize,
-    /// Of the records of the open micro-batch.
+    /// The bytes of the records in the open micro-batch.
     open_bytes: usize,
     room: BatchRoom,
     /// When the open micro-batch got its first record.
@@ -124,7 +124,7 @@ struct Merging {
 }
 
 impl Epoch {
-    /// Of a worker that may hold this many bytes.
+    /// Creates the epoch of a worker that may hold this many bytes.
     pub(crate) fn new(merged_beside_rows: usize, memory_bytes: usize) -> Self {
         Self { merged_beside_rows, room: BatchRoom::new(memory_bytes), ..Self::default() }
     }
@@ -296,7 +296,7 @@ impl Epoch {
         self.assigned.values().map(|assigned| &assigned.state)
     }
 
-    /// How far each partition is decided.
+    /// Returns how far each partition is decided.
     pub(crate) fn positions(&self) -> Vec<(TopicPartition, Offset)> {
         self.assigned.iter().map(|(source, assigned)| (source.clone(), assigned.state.position)).collect()
     }
@@ -362,7 +362,7 @@ impl Epoch {
     }
 }
 
-/// Leaves the first records of a fetch until they have this many bytes, and one at the least. Returns the others.
+/// Keeps the first records of a fetch until they have this many bytes, but at least one. Returns the others.
 fn split_off(fetched: &mut Fetched, bytes: usize) -> Option<Fetched> {
     let mut left = 0;
     let has_room = |record: &&Record| {

@@ -14,7 +14,7 @@ use crate::layer::{Speed, WorkerSettings};
 use crate::released::ProcessIds;
 use crate::writers::CheckpointWriters;
 
-/// At its clock it is always the epoch, and one worker writes a checkpoint at a time.
+/// Its clock always shows the epoch, and one worker writes a checkpoint at a time.
 pub(crate) async fn speed_layer(folder: &Path) -> Speed {
     Speed {
         catalog: Catalog::open("sqlite::memory:").await.unwrap(),

@@ -43,24 +43,24 @@ pub struct Speed {
     pub storage: ObjectStorage,
     pub log: Arc<dyn Log>,
     pub functions: Functions,
-    /// Where nodes read fresh layers: one in this process, or those of others.
+    /// The fresh layers that nodes read, in this process or in others.
     pub fresh: Option<Fresh>,
-    /// What makes records of accepted events, if this process does.
+    /// The sinks that make records of accepted events, if this process runs them.
     pub sinks: Option<Arc<dyn EventSinks>>,
-    /// Where nodes of other processes find them, if they are offered.
+    /// The registration by which nodes of other processes find the layers, if they are offered.
     pub registration: Option<Registration>,
-    /// The workers of a process share them.
+    /// The remembered ids, which the workers of a process share.
     pub ids: ProcessIds,
-    /// Shared by them, too.
+    /// The turns for writing checkpoints, which the workers share as well.
     pub writers: CheckpointWriters,
     pub settings: WorkerSettings,
     pub clock: Clock,
-    /// What the worker is doing, for those who watch it.
+    /// What the worker is doing, for its observers.
     pub progress: WorkerProgress,
 }
 
 impl Speed {
-    /// Takes note of whether its work can be committed, for those who watch it and for the node of this process.
+    /// Notes whether its work can be committed, for its observers and for the node of this process.
     pub(crate) fn note<T>(&self, outcome: &Result<T>) {
         self.progress.note(outcome);
         if let Some(fresh) = &self.fresh {

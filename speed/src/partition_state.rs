@@ -34,9 +34,9 @@ pub struct PartitionState {
     mark: Option<MarkRecord>,
     /// Where the open micro-batch began.
     open_from: Offset,
-    /// The greatest event time of what was accepted before it.
+    /// The greatest event time of the events accepted before the micro-batch.
     newest_before: Option<Micros>,
-    /// The greatest record timestamp of it.
+    /// The greatest record timestamp of those events.
     received_before: Option<Micros>,
 }
 
@@ -67,8 +67,8 @@ impl PartitionState {
         }
     }
 
-    /// Decides the records of one fetch that were not read before, and passes each decision on. True if the position
-    /// moved.
+    /// Decides the records of one fetch that were not read before, and passes each decision on. Returns true if the
+    /// position moved.
     pub fn take(
         &mut self,
         decoder: &Decoder,
@@ -102,12 +102,12 @@ impl PartitionState {
         (from < self.position).then_some(from..self.position)
     }
 
-    /// Returns the greatest event time of what was accepted before the open micro-batch.
+    /// Returns the greatest event time of the events accepted before the open micro-batch.
     pub fn newest_before(&self) -> Option<Micros> {
         self.newest_before
     }
 
-    /// Returns the greatest record timestamp of what was accepted before the open micro-batch.
+    /// Returns the greatest record timestamp of the events accepted before the open micro-batch.
     pub(crate) fn received_before(&self) -> Option<Micros> {
         self.received_before
     }
@@ -136,8 +136,8 @@ impl PartitionState {
         self.decider
     }
 
-    /// An advance that moves nothing and says how far the partition is complete. `None` if it moved since the last
-    /// commit, or was never committed.
+    /// Returns an advance that does not move the position but records how far the partition is complete. `None` if it
+    /// moved since the last commit, or was never committed.
     pub(crate) fn idle(&self) -> Option<Advance> {
         let complete_to = self.complete_to.filter(|_| !self.has_work() && self.position > Offset::ZERO)?;
         Some(Advance {

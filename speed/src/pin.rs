@@ -11,13 +11,14 @@ use types::threads;
 use types::tiles::Clock;
 use types::vector::Vector;
 
-/// A takeover that is done by then pins nothing: what is superseded stays for ten minutes, and most need seconds.
+/// A takeover that ends before this time pins nothing: superseded files stay for ten minutes, and most takeovers take
+/// seconds.
 const AFTER: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(60);
 /// How long to wait after a renewal that failed.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 
-/// Held during a takeover. If it is dropped, its lease runs out.
+/// Held during a takeover. If it is dropped, its lease expires.
 pub(crate) struct TakeoverPin {
     catalog: Catalog,
     lease: Arc<Mutex<Option<LeaseRecord>>>,
@@ -55,7 +56,7 @@ impl TakeoverPin {
         Self { catalog: catalog.clone(), lease, _holding: AbortOnDropHandle::new(holding) }
     }
 
-    /// Gives the lease back, if it was taken; where that fails it runs out.
+    /// Releases the lease, if it was acquired. If that fails, it expires.
     pub(crate) async fn end(self) {
         let Self { catalog, lease, _holding: holding } = self;
         drop(holding);

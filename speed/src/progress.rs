@@ -19,9 +19,9 @@ pub enum Activity {
     Starting,
     /// There is no stream to read.
     Idle,
-    /// It is a member of its group since then, and no partition was assigned to it yet.
+    /// It has been a member of its group since then, and no partition was assigned to it yet.
     Joined { since: Instant },
-    /// Partitions were assigned to it; it looks where each begins, and which ids were accepted.
+    /// Partitions were assigned to it; it determines where each begins, and which ids were accepted.
     TakingOver { partitions: usize },
     /// It reads these partitions; there are none while others have all of them.
     Reading { partitions: usize },
@@ -58,7 +58,7 @@ impl WorkerProgress {
         self.lock_stalls().outage(Instant::now())
     }
 
-    /// Returns which streams the worker leaves out because a file of their archive is damaged, and which, if it does.
+    /// Returns which streams the worker leaves out because of a damaged archive file, and the file, if it does.
     pub fn damaged(&self) -> Option<Outage> {
         self.lock_damaged().outage(Instant::now())
     }
@@ -73,32 +73,32 @@ impl WorkerProgress {
         *self.lock() = activity;
     }
 
-    /// Takes note of whether its work could be committed.
+    /// Notes whether its work could be committed.
     pub(crate) fn note<T>(&self, outcome: &Result<T>) {
         self.commits.note(outcome);
     }
 
-    /// Takes note of a sink that fails.
+    /// Notes a sink that fails.
     pub(crate) fn stall(&self, stall: Stall) {
         self.lock_stalls().failed(stall, Instant::now());
     }
 
-    /// Events of a stream are committed.
+    /// Notes that events of a stream are committed.
     pub(crate) fn passed(&self, stream: &str) {
         self.lock_stalls().passed(stream);
     }
 
-    /// Takes note of the sinks that cannot be planned.
+    /// Notes the sinks that cannot be planned.
     pub(crate) fn note_unplanned(&self, registry: &Registry) {
         self.lock_stalls().note_unplanned(registry, Instant::now());
     }
 
-    /// Takes note of a damaged file that a stream needs.
+    /// Notes a damaged file that a stream needs.
     pub(crate) fn leave_out_damaged(&self, stream: Arc<str>, path: String, error: String) {
         self.lock_damaged().leave_out(stream, path, error, Instant::now());
     }
 
-    /// Takes note of the files that are repaired.
+    /// Notes the files that are repaired.
     pub(crate) fn follow_repairs(&self, state: &CatalogState) {
         self.lock_damaged().follow_repairs(state);
     }

@@ -1,9 +1,9 @@
 //! Decides the records of a checkpoint again, as the worker that committed it did, to rebuild a lost archive or
 //! dead-letter file.
 //!
-//! The outcome of a record follows from its partition's records up to it. So the log's records of the checkpoint's
-//! exact ranges, the partition's values before them and the ids accepted before them produce the same events again. If
-//! any of that has changed, the counts differ and the result is refused.
+//! The outcome of a record depends only on its partition's records up to it. So the records in the checkpoint's exact
+//! ranges of the log, with the partition's values and the accepted ids before them, produce the same events again. If
+//! any of these has changed, the counts differ and the result is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::decide::{Decider, Decision, IdSpace};
 use crate::partition_state::PartitionState;
 use crate::recover::reread_ids;
 
-/// Few, as each may be large.
+/// Few records are read at a time, because each may be large.
 const READ_RECORDS: usize = 1_024;
 pub(crate) const BATCH_ROWS: usize = 32_768;
 /// A batch also ends at about this size in memory.
@@ -63,7 +63,8 @@ pub(crate) struct ValuesBefore {
 
 impl Redecide<'_> {
     /// Reads the ranges that a checkpoint has of a stream, decides their records by `definition`, hands the outcomes to
-    /// `to` and compares the counts with the recorded ones. What was handed over counts only if it returns `Ok`.
+    /// `to` and compares the counts with the recorded ones. The outcomes passed to `to` are valid only if this returns
+    /// `Ok`.
     ///
     /// Errors: `NotFound` when the log no longer has a range, `Corrupt` when an archive file before it cannot be read
     /// or when the counts differ; they name partition and range.
@@ -116,7 +117,7 @@ impl Redecide<'_> {
         check_counts(range, &partition.range())
     }
 
-    /// Reads from `position` on, but nothing at or past `end`.
+    /// Reads records from `position` up to `end`.
     pub(crate) async fn read(&self, source: &TopicPartition, position: Offset, end: Offset) -> Result<Fetched> {
         let mut fetched = self.log.read(source, position, READ_RECORDS).await?;
         if fetched.position <= position {

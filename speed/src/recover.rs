@@ -185,11 +185,11 @@ fn are_small<'f>(files: impl Iterator<Item = &'f FileRecord>) -> bool {
     bytes <= BYTES_TOGETHER && rows <= ROWS_TOGETHER
 }
 
-/// Where the ids of archived rows go.
+/// The deciders to which the ids of archived rows are passed.
 struct Remembering<'d> {
-    /// Of the ids.
+    /// The column of the ids.
     column: &'d str,
-    /// By number, each with the time from which on it remembers ids.
+    /// The partitions by number, each with the time since which it remembers ids.
     partitions: BTreeMap<i32, (&'d mut Decider, Micros)>,
 }
 
@@ -212,10 +212,10 @@ impl Remembering<'_> {
     }
 }
 
-/// Rows, each with the path of its file.
+/// Batches of rows, each with the path of its file.
 type RereadRows = Vec<(Arc<str>, RecordBatch)>;
 
-/// Archive files that a task of its own reads, a few parts ahead, without what is all of before a time.
+/// Archive files that a separate task reads a few parts ahead, skipping parts that are entirely from before a time.
 struct ReadAhead {
     parts: mpsc::Receiver<RereadRows>,
     reading: AbortOnDropHandle<Result<()>>,
@@ -241,7 +241,7 @@ impl ReadAhead {
         ReadAhead { parts, reading: AbortOnDropHandle::new(reading) }
     }
 
-    /// Returns the next rows; `None` after the last ones. Errors if the files were not read to their end.
+    /// Returns the next rows; `None` after the last ones. Fails if the files were not read to their end.
     async fn next(&mut self) -> Result<Option<RereadRows>> {
         match self.parts.recv().await {
             Some(part) => Ok(Some(part)),

@@ -20,8 +20,8 @@ const LIVES: Duration = Duration::from_secs(30);
 const RENEWED_EVERY: Duration = Duration::from_secs(10);
 /// How long to wait after a renewal that failed.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
-/// Claims are made again at most this often: of two processes that believe to own a partition, one is about to learn
-/// that it does not.
+/// Claims are repeated at most this often: of two processes that both consider themselves owners of a partition, one is
+/// about to learn that it is not.
 const CLAIMED_AGAIN_EVERY: Duration = Duration::from_secs(1);
 
 /// A cheap-to-clone handle.
@@ -31,7 +31,7 @@ pub struct Registration(Arc<Inner>);
 struct Inner {
     catalog: Catalog,
     clock: Clock,
-    /// As it was last committed; held while it is committed, so that no renewal brings an older epoch back.
+    /// The record as it was last committed. Locked during a commit, so that no renewal restores an older epoch.
     record: Mutex<WorkerRecord>,
     overtaken: Arc<Notify>,
 }
@@ -58,9 +58,9 @@ impl Registration {
         self.0.overtaken.clone()
     }
 
-    /// Renews it until `stop`, on threads that no work keeps busy, then gives it back. Claims the partitions of the
-    /// process's workers again if a node has believed another owner, which learned late that it owned them and early
-    /// that it no longer does. Dropped before, it renews nothing more, and the registration runs out.
+    /// Renews it until `stop`, on threads that no work keeps busy, then ends it. If a node accepted another owner,
+    /// which has meanwhile lost the partitions again, claims the partitions of the process's workers again. If this is
+    /// dropped earlier, the registration expires.
     pub async fn keep(&self, fresh: &Fresh, stop: CancellationToken) -> Result<()> {
         let (kept, fresh) = (self.clone(), fresh.clone());
         let renewing = threads::LEASES.spawn(async move { kept.keep_renewing(&fresh, &stop).await });
@@ -92,7 +92,7 @@ impl Registration {
         self.end().await;
     }
 
-    /// Where that fails it runs out.
+    /// Ends the registration. If that fails, it expires.
     async fn end(&self) {
         let name = self.0.record.lock().await.name.clone();
         let commit = Commit { id: Uuid::new_v4(), remove: vec![Remove::Worker { name }], ..Commit::default() };
@@ -101,7 +101,7 @@ impl Registration {
         }
     }
 
-    /// Keeps the epoch.
+    /// Renews the registration with the same epoch.
     async fn renew(&self) -> Result<()> {
         let mut record = self.0.record.lock().await;
         let renewed = WorkerRecord { expires_at: expiry(&self.0.clock), ..record.clone() };

@@ -1,6 +1,6 @@
 //! The ids of partitions that a worker of this process has released. A worker of the same process that takes such a
 //! partition over need not read its ids again from the archive if nothing was committed to it meanwhile, because the
-//! committed position determines which ids were accepted. That happens whenever the workers of a process begin one
+//! committed position determines which ids were accepted. This happens whenever the workers of a process start one
 //! after the other, or their topics change.
 
 use std::collections::BTreeMap;
@@ -18,14 +18,14 @@ use crate::decide::{Decider, DedupSettings, IdSpace};
 /// partition by now.
 const KEPT: Duration = Duration::from_secs(30);
 
-/// Where the workers of a process remember ids. Clones share it.
+/// The ids that the workers of a process remember. Clones share them.
 #[derive(Debug, Clone)]
 pub struct ProcessIds(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     space: IdSpace,
-    /// Each with the time until which it is kept.
+    /// The released partitions, each with the time until which it is kept.
     released: Mutex<BTreeMap<PartitionId, (ReleasedPartition, Instant)>>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct ReleasedPartition {
     pub(crate) decider: Decider,
 }
 
-/// What the ids of a partition's accepted records follow from.
+/// The facts that determine the ids of a partition's accepted records.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Committed {
     /// The identity of the log.
@@ -47,7 +47,7 @@ pub(crate) struct Committed {
 }
 
 impl ProcessIds {
-    /// For this many workers.
+    /// Creates it for this many workers.
     pub fn new(settings: DedupSettings, workers: usize) -> Self {
         Self(Arc::new(Inner { space: IdSpace::for_workers(settings, workers), released: Mutex::default() }))
     }
@@ -56,7 +56,7 @@ impl ProcessIds {
         &self.0.space
     }
 
-    /// Keeps these for a while.
+    /// Keeps these partitions for a while.
     pub(crate) fn keep(&self, partitions: BTreeMap<PartitionId, ReleasedPartition>) {
         self.keep_for(KEPT, partitions);
     }

@@ -1,9 +1,9 @@
 //! Reads checkpoints' records from the log again and decides them as the workers did that committed them: the events
 //! that a view's states are computed from when it is replayed.
 //!
-//! Unlike a rebuilt file (`rebuild`), a replay goes through the log once: from one checkpoint to the next, a
-//! partition's clock and ids are carried on. What was committed of each range is compared with what is found, so that a
-//! replay never counts other events than the checkpoints do.
+//! Unlike the rebuild of a file (`rebuild`), a replay reads the log once: a partition's clock and ids are carried over
+//! from one checkpoint to the next. The counts of each range are compared with the committed ones, so that a replay
+//! never counts other events than the checkpoints do.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::recover::reread_ids;
 /// One pass over the log.
 pub struct Replay<'a> {
     context: Redecide<'a>,
-    /// Where the last checkpoint left each partition, and the version that decided its records.
+    /// The state of each partition after the last checkpoint, and the version that decided its records.
     carried: BTreeMap<PartitionId, (u32, PartitionState)>,
     open: Option<Open>,
 }
@@ -35,7 +35,7 @@ pub struct Replay<'a> {
 struct Open {
     decided_by: u32,
     decoder: Decoder,
-    /// Decodes the events by the version that the archive has them in, where that is another one.
+    /// Decodes the events again by the version in which the archive has them, if that is another one.
     redecoder: Option<Redecoder>,
     events: EventBatchBuilder,
     ranges: VecDeque<CheckpointRange>,
@@ -47,8 +47,8 @@ impl<'a> Replay<'a> {
         Self { context, carried: BTreeMap::new(), open: None }
     }
 
-    /// Begins with the records that a checkpoint has of a stream. Where its archive has no event of the stream, none
-    /// counts: none was accepted, or all were given up or expired.
+    /// Begins with the records that a checkpoint has of a stream. If the checkpoint's archive has no event of the
+    /// stream, none counts: none was accepted, or all were given up or expired.
     pub async fn begin(&mut self, stream: &str, checkpoint: &CheckpointRecord) -> Result<()> {
         self.open = None;
         let Some(versions) = self.versions(stream, checkpoint).await? else { return Ok(()) };
@@ -71,8 +71,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Returns the next accepted events, in the columns of the version that the archive has them in; `None` after the
-    /// last.
+    /// Returns the next accepted events, with the columns of the version in which the archive has them; `None` after
+    /// the last.
     ///
     /// Errors: `NotFound` when the log no longer has the records, `Corrupt` when they are not what was committed; they
     /// name partition and range.
@@ -117,7 +117,7 @@ impl<'a> Replay<'a> {
         Ok(is_read)
     }
 
-    /// A partition as it was at the range's start.
+    /// Returns the state of a partition at the start of the range.
     async fn taken_over(&self, definition: &StreamDefinition, range: &CheckpointRange) -> Result<PartitionState> {
         let Redecide { storage, state, max_future, ids, .. } = self.context;
         let before = values_before(state, &range.partition, range.start)?;

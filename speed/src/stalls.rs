@@ -1,8 +1,8 @@
 //! Streams that a worker leaves out because the records of a sink over them cannot be made or put out.
 //!
-//! Such a stream is not decided: nothing of it is lost or skipped. The other streams of the worker go on. A stream
-//! whose sink cannot be planned is left out until its definitions change; another one is read again after a pause,
-//! which grows with each failure.
+//! The records of such a stream are not decided, so nothing of it is lost or skipped. The worker's other streams
+//! continue. A stream whose sink cannot be planned is left out until its definitions change; any other is read again
+//! after a pause, which grows with each failure.
 //!
 //! Nothing here uses a clock or a log.
 
@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 use committed::registry::{LiveSink, Registry};
 use types::outage::Outage;
 
-/// What the outage is called, in `/readyz` and in `status`.
+/// The name of the outage in `/readyz` and in `status`.
 pub const SINK_STALLED: &str = "records of a sink cannot be put out";
 
-/// The pause after the second failure. A first one may be of the moment: the stream is read again at once.
+/// The pause after the second failure. The first one may be transient, so the stream is read again at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A stream that is read again, and does not fail for this long, has no failure.
+/// A stream that is read again without failing for this long counts as recovered.
 const TRIAL: Duration = Duration::from_secs(60);
 
 /// A failure to make or to put out the records of a sink.
@@ -49,7 +49,7 @@ struct Failing {
 }
 
 impl Stalls {
-    /// A sink failed. Its stream is left out from the second failure on.
+    /// Notes that a sink failed. Its stream is left out from the second failure on.
     pub(crate) fn failed(&mut self, stall: Stall, now: Instant) {
         let known = self.failing.remove(&stall.stream).filter(|known| known.is_current(now));
         let (since, failures) = known.map_or((now, 1), |known| (known.since, known.failures.saturating_add(1)));
@@ -57,12 +57,12 @@ impl Stalls {
         self.failing.insert(stall.stream.clone(), Failing { stall, since, failures, again_at });
     }
 
-    /// Events of the stream are committed, so their records are out.
+    /// Notes that events of the stream are committed, so that their records are durable.
     pub(crate) fn passed(&mut self, stream: &str) {
         self.failing.remove(stream);
     }
 
-    /// Takes note of the sinks that cannot be planned. One that is paused holds nothing up.
+    /// Notes the sinks that cannot be planned. A paused sink holds nothing up.
     pub(crate) fn note_unplanned(&mut self, registry: &Registry, now: Instant) {
         let is_paused = |name: &Arc<str>| registry.sinks.iter().any(|sink| sink.name == *name && sink.paused_since.is_some());
         self.failing.retain(|_, failing| !is_paused(&failing.stall.sink));
@@ -84,7 +84,7 @@ impl Stalls {
         self.failing.values().any(|failing| failing.again_at <= now && failing.is_current(now))
     }
 
-    /// Returns what holds streams up, each since when.
+    /// Returns the stalls, each with the time since which it lasts.
     pub(crate) fn current(&self, now: Instant) -> Vec<(&Stall, Instant)> {
         let failing = self.failing.values().filter(|failing| failing.failures > 1 && failing.is_current(now));
         let failing = failing.map(|failing| (&failing.stall, failing.since));
@@ -120,8 +120,8 @@ fn pause_after(failures: u32) -> Duration {
     }
 }
 
-/// What a sink that cannot be planned holds up: the stream that it reads, or all where that is not known. One that
-/// reads a stream that is not there holds nothing up.
+/// Returns the streams that an unplannable sink holds up: the one that it reads, or all if that is unknown. A sink over
+/// a stream that does not exist holds nothing up.
 fn unplanned(sink: &LiveSink, registry: &Registry) -> Vec<Stall> {
     let (Err(found), None) = (&sink.plan, sink.paused_since) else { return Vec::new() };
     let is_held = |stream: &&Arc<str>| sink.reads.as_ref().is_none_or(|reads| reads == *stream);

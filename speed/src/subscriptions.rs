@@ -44,9 +44,9 @@ impl Speed {
         Ok(())
     }
 
-    /// A file that the catalog does not need any more is not damaged: it was compacted and deleted while a takeover
-    /// read the files of an earlier state. The next takeover reads those of the present one, which it keeps if it takes
-    /// long.
+    /// Turns the error for a file that the catalog no longer needs into a conflict: the file is not damaged, but was
+    /// compacted and deleted while a takeover read the files of an earlier state. The next takeover reads the files of
+    /// the present state, and pins them if it takes long.
     async fn conflict_if_replaced(&self, error: Error) -> Error {
         let Some(path) = error.fact("file").filter(|_| error.kind() == ErrorKind::Corrupt).map(str::to_owned) else { return error };
         let Ok(state) = self.catalog.state().await else { return error };
@@ -55,7 +55,7 @@ impl Speed {
     }
 
     /// Reports a damaged file to the catalog, and leaves its stream out until it is repaired. Returns an error after
-    /// which the worker goes on; other errors stay as they are.
+    /// which the worker continues; other errors stay as they are.
     async fn without_damaged(&self, error: Error) -> Error {
         let Some(path) = error.fact("file").filter(|_| error.kind() == ErrorKind::Corrupt).map(str::to_owned) else { return error };
         let error = with_help(error);
@@ -99,8 +99,7 @@ impl Speed {
         Err(Failed { error, by_sink })
     }
 
-    /// Joins the group; `None` if there is no stream to read. Those of sinks that fail, and of damaged files, are not
-    /// read.
+    /// Joins the group; `None` if there is no stream to read. Streams with failing sinks or damaged files are not read.
     async fn join<'a>(&'a self, session: &'a SessionContext, stop: &CancellationToken) -> Result<Option<(Worker<'a>, Consumer)>> {
         let state = self.catalog.state().await?;
         let registry = Registry::load(&state, &self.functions).await?;
@@ -135,7 +134,7 @@ impl Speed {
 /// Why a subscription ended.
 struct Failed {
     error: Error,
-    /// The work itself could be committed.
+    /// True if a sink failed, while the worker's own work could be committed.
     by_sink: bool,
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Views {
     maintained: Vec<MaintainedView>,
 }
 
-/// What the views make of some events.
+/// The states that the views compute from some events.
 #[derive(Default)]
 pub(crate) struct Computed {
     pub(crate) states: BTreeMap<ViewVersion, Arc<StateRows>>,
@@ -37,7 +37,7 @@ impl Computed {
 struct MaintainedView {
     view: LiveView,
     partial: Partial,
-    /// True if it could not be computed for an event of the epoch.
+    /// True if the view could not be computed for an event of the epoch.
     fails: bool,
     /// Whether failing events of the epoch were reported.
     is_reported: bool,

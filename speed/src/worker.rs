@@ -28,7 +28,7 @@ use committing::{MICRO_BATCH, appended, committed};
 
 /// How often a worker checks whether definitions changed.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// The same where there are parameters: one that is set is in effect within a second.
+/// The same if parameters are defined, because a new value takes effect within a second.
 const POLL_PARAMETERS: Duration = Duration::from_millis(500);
 
 /// Why a consumer's loop ended.
@@ -39,7 +39,7 @@ pub(crate) enum Ended {
     Resubscribe,
 }
 
-/// What an event means for the worker's loop.
+/// How the worker's loop continues after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Continue,
@@ -61,10 +61,10 @@ pub(crate) struct Worker<'a> {
     left_out: BTreeSet<Arc<str>>,
     under_way: Option<Checkpoint>,
     revision: Revision,
-    /// The owner before of a partition may have gone by definitions that this worker does not have yet.
+    /// The previous owner of a partition may have used definitions that this worker does not have yet.
     is_behind: bool,
     polled_at: Instant,
-    /// When it was committed how far partitions that do not move are complete.
+    /// When the worker last committed how far idle partitions are complete.
     idle_noted: Instant,
     stop: CancellationToken,
 }
@@ -148,7 +148,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// After an error: the sinks that failed.
+    /// Returns the sinks that failed, after an error.
     pub(crate) fn take_stalls(&mut self) -> Vec<Stall> {
         self.sinks.as_mut().map_or_else(Vec::new, |sinks| sinks.take_stalls())
     }

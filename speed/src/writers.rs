@@ -1,4 +1,4 @@
-//! Lets workers take turns to write the files of their checkpoints.
+//! Lets workers take turns at writing the files of their checkpoints.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::thread::available_parallelism;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use types::{Error, Result};
 
-/// The turns of a process's workers. Writing the files of a checkpoint keeps a processor busy for a second or so, and
-/// half of the processors are left to the events that come in meanwhile. Cheap to clone; the workers share one.
+/// The turns of a process's workers. Writing the files of a checkpoint keeps a processor busy for a second or so; half
+/// of the processors are left for the events that arrive meanwhile. Cheap to clone; the workers share one.
 #[derive(Debug, Clone)]
 pub struct CheckpointWriters(Arc<Semaphore>);
 
@@ -29,7 +29,7 @@ impl CheckpointWriters {
         Self(Arc::new(Semaphore::new(at_once)))
     }
 
-    /// Waits for its turn. Who asked first comes first.
+    /// Waits for a turn, first come, first served.
     pub(crate) async fn turn(&self) -> Result<OwnedSemaphorePermit> {
         self.0.clone().acquire_owned().await.map_err(|_| Error::internal("checkpoints have no turns any more"))
     }

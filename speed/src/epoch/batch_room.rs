@@ -2,17 +2,17 @@
 //! worker's memory. The memory that records will take is not known before the views have read them: one view may keep a
 //! few bytes of each, a hundred views some kilobytes. So it is estimated from earlier micro-batches.
 
-/// A micro-batch takes about one of this many parts of a worker's memory.
+/// A micro-batch takes about 1/`PARTS` of a worker's memory.
 const PARTS: usize = 32;
-/// How many bytes a byte of records takes, as long as no micro-batch has said it.
+/// The assumed number of bytes for a byte of records, before any micro-batch was measured.
 const UNKNOWN: usize = 64;
-/// What a micro-batch takes that has less than one of this many parts of the records it may have says little: most of
-/// it is what arrays take that have room for more.
+/// A micro-batch with less than 1/`SAYING` of the records that it may have is not used for the estimate: most of its
+/// memory is spare capacity of arrays.
 const SAYING: usize = 4;
 
 #[derive(Debug, Default)]
 pub(super) struct BatchRoom {
-    /// For the events and states of a micro-batch.
+    /// The memory for the events and states of a micro-batch.
     bytes: usize,
     /// How many bytes a byte of records takes with its events and states.
     per_byte: usize,
@@ -28,7 +28,7 @@ impl BatchRoom {
         (self.bytes / self.per_byte.max(1)).max(1)
     }
 
-    /// Takes note of a micro-batch: the bytes of its records, and those of its events and states.
+    /// Updates the estimate with a micro-batch: the bytes of its records, and those of its events and states.
     pub(super) fn note(&mut self, record_bytes: usize, taken_bytes: usize) {
         if record_bytes >= self.record_bytes().div_ceil(SAYING) {
             // After a micro-batch of duplicates the next one may have none.

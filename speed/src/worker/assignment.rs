@@ -1,4 +1,4 @@
-//! Partitions that the log's consumer gives to a worker, and takes from it.
+//! Partitions that the log's consumer assigns to a worker, and revokes from it.
 
 use event_log::TopicPartition;
 use tokio::sync::oneshot;
@@ -36,7 +36,7 @@ impl Worker<'_> {
         Ok(Next::Continue)
     }
 
-    /// Commits what is read of them, and releases them.
+    /// Commits the records that were read of them, and releases them.
     pub(super) async fn revoked(&mut self, partitions: &[TopicPartition]) -> Result<()> {
         failpoint::hit("speed.revoke")?;
         self.checkpoint().await?;

@@ -16,12 +16,12 @@ use crate::sinks::WorkerSinks;
 
 /// A micro-batch closes when it is full, after this long, or when no record is waiting.
 pub(super) const MICRO_BATCH: Duration = Duration::from_millis(50);
-/// What a worker holds at most, in epochs: one that is committed, with what it takes to merge and to encode it, and the
-/// next one, with what it takes to merge its layers.
+/// How many epochs of memory a worker holds at most: the epoch that is being committed, with the memory for merging and
+/// encoding it, and the next one, with the memory for merging its layers.
 const EPOCHS_HELD: usize = 4;
 
 impl Worker<'_> {
-    /// Takes the records of a fetch, as many at a time as have room in a micro-batch.
+    /// Decides the records of a fetch, at a time as many as have room in a micro-batch.
     pub(super) async fn take(&mut self, fetched: Fetched) -> Result<()> {
         let mut rest = self.epoch.take(fetched, Instant::now())?;
         while let Some(fetched) = rest {
@@ -46,9 +46,8 @@ impl Worker<'_> {
         self.note_idle().await
     }
 
-    /// Commits how far the partitions are complete that did not move. A process that runs alerts takes their time from
-    /// the catalog, where it does not read this one's layers: without it, a partition without events would hold its
-    /// clock back.
+    /// Commits how far idle partitions are complete. A process that runs alerts but does not read this one's layers
+    /// takes that time from the catalog; without it, a partition without events would hold back the alerts' clock.
     async fn note_idle(&mut self) -> Result<()> {
         if self.registry.alerts.is_empty() || self.idle_noted.elapsed() < self.speed.settings.checkpoint_interval {
             return Ok(());
@@ -158,7 +157,7 @@ pub(super) async fn committed(under_way: &mut Option<Checkpoint>) -> Result<(Che
     }
 }
 
-/// Waits until the records that were begun to be appended are durable; without any, forever.
+/// Waits until the records whose append has begun are durable; without any, forever.
 pub(super) async fn appended(sinks: &mut Option<Box<dyn WorkerSinks>>) -> Result<()> {
     match sinks {
         Some(sinks) if sinks.is_appending() => sinks.appended().await,

@@ -82,8 +82,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Uses the values of parameters that a state has. Views, and what is uncommitted of them, do not depend on values.
-    /// The records of events that are made from now on do; those that are out stay.
+    /// Uses the parameter values of a state. Views and their uncommitted states do not depend on them. The records made
+    /// from now on do; those already appended stay.
     pub(super) async fn follow_parameters(&mut self, state: &CatalogState) -> Result<()> {
         if self.registry.is_stale(state) && !self.registry.has_other_definitions(state) {
             self.registry = self.registry.following(state, &self.speed.functions).await?;
@@ -101,8 +101,8 @@ async fn changed_since(catalog: &Catalog, revision: Revision) -> Result<Option<A
     }
 }
 
-/// Returns a stream of this registry of which a later version decides the records: its archive was decoded again, or it
-/// began anew.
+/// Returns a stream of this registry whose records a later version decides: its archive was decoded again, or it began
+/// anew.
 fn redecoded<'r>(state: &CatalogState, registry: &'r Registry) -> Option<&'r Arc<str>> {
     let is_redecoded = |name: &Arc<str>, stream: &LiveStream| {
         let record = state.definitions.get(DefinitionKind::Stream, name, stream.version);

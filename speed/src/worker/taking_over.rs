@@ -41,7 +41,7 @@ impl Facts {
     }
 }
 
-/// A partition of which it is decided where it begins, and whose ids are not known yet.
+/// A partition whose start is decided, but whose ids are not known yet.
 struct Begun {
     source: TopicPartition,
     id: PartitionId,
@@ -99,7 +99,7 @@ impl Worker<'_> {
         Ok(starts)
     }
 
-    /// Queries the log once about each topic: a log may have to look at every partition of it.
+    /// Queries the log once for each topic, because a log may have to examine every partition of it.
     ///
     /// Call it after reading the catalog's state: otherwise a position committed in between would be past the log's
     /// end. The consumer notices later changes in the log, as it checks each start against the log again.
@@ -133,8 +133,8 @@ impl Worker<'_> {
         checked.map(drop).map_err(|error| if error.kind() == ErrorKind::Input { error.with("help", OTHER_RECORDS) } else { error })
     }
 
-    /// No other worker holds a partition that is taken over: its uncommitted layers are from a worker that died or does
-    /// not know yet.
+    /// Claims a partition. No other worker holds it any more, so layers of it that another worker has not committed are
+    /// from one that died or has not learned of the takeover yet.
     fn claim(&self, source: &TopicPartition, epoch: i64, state: &CatalogState) {
         if let (Some(fresh), Some((_, id))) = (&self.speed.fresh, self.stream_of(source)) {
             fresh.take_over(epoch, &state.vector(), &[id]);
@@ -165,8 +165,8 @@ impl Worker<'_> {
         Ok(Begun { source: source.clone(), id, stream, topic_id: topic_id.clone(), identity: identity.clone(), start })
     }
 
-    /// Takes partitions of one stream over. Their ids are read together: most files of the archive have events of all.
-    /// Those that a worker of this process released are known.
+    /// Takes partitions of one stream over. Their ids are read together, because most archive files have events of all
+    /// of them. The ids of partitions that a worker of this process released are known.
     async fn take_over_of_stream(&mut self, begun: Vec<Begun>, state: &CatalogState) -> Result<()> {
         let Some(LiveStream { definition, version }) = begun.first().map(|begun| begun.stream.clone()) else { return Ok(()) };
         let ids = &self.speed.ids;
@@ -193,7 +193,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Returns the stream of a partition of the log, and the partition's id in it.
+    /// Returns the stream of a partition of the log, and the partition's id.
     fn stream_of(&self, source: &TopicPartition) -> Option<(&LiveStream, PartitionId)> {
         let stream = self.registry.streams.values().find(|stream| stream.definition.topic == source.topic)?;
         Some((stream, PartitionId::new(stream.definition.name.clone(), source.partition)))

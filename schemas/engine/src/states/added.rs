@@ -1,5 +1,5 @@
-//! The states that single events add. With them each event of a batch sees those before it, without a layer for each
-//! event.
+//! The states that single events add. With these, each event of a batch sees the events before it, without a layer for
+//! each event.
 
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
@@ -83,7 +83,7 @@ impl std::fmt::Debug for PerEventStates {
     }
 }
 
-/// Partial aggregation as in [`super::partial::partial_exec`], but by event too: the groups are keys, tile and event.
+/// Partial aggregation as in [`super::partial::partial_exec`], but also by event: the groups are keys, tile and event.
 fn partial_by_event(plan: &ViewPlan, input: Arc<dyn ExecutionPlan>, schema: &SchemaRef) -> Result<Arc<dyn ExecutionPlan>> {
     let keys = plan.keys.len();
     let event = (EVENT_INDEX.to_owned(), schema.index_of(EVENT_INDEX)?);
@@ -153,7 +153,7 @@ impl AddedStates {
         find_key(self.rows.keys(), key)
     }
 
-    /// Those of some rows of one key that the events before `event` add.
+    /// Returns those of some rows of one key that the events before `event` add.
     pub(super) fn before(&self, of_key: &Range<usize>, event: u32) -> Range<usize> {
         of_key.start..of_key.start + self.events[of_key.clone()].partition_point(|other| *other < event)
     }

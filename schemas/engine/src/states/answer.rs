@@ -11,7 +11,7 @@ use crate::states::values::{FailedValue, MergedColumn, Values};
 use types::tiles::{Micros, RowTime, Span};
 use types::{Error, Result};
 
-/// A key with no more values than this is cheap whatever is asked, so its ranges are not examined.
+/// A key with at most this many values is cheap whatever is asked, so its ranges are not examined.
 const ALWAYS_CHEAP: usize = 1_024;
 
 /// The rows of keys, in the order of the keys.
@@ -25,7 +25,7 @@ pub struct Answered {
     pub failed: Vec<FailedValue>,
 }
 
-/// One key, and the state rows of it in all layers.
+/// One key, and its state rows in all layers.
 #[derive(Clone, Copy)]
 pub struct KeyPieces<'a> {
     /// A column for each key of the view, each of one row.
@@ -54,7 +54,7 @@ pub fn answer_key(plan: &ViewPlan, codec: &KeyCodec, of_key: KeyPieces<'_>, t: M
     answer_by(plan, &codec.canonical(key), &[t], wanted, |asked| merge(plan, pieces, 1, t, asked))
 }
 
-/// Like [`answer_key`]. Uses what is in `kept`, and keeps there what was costly to merge.
+/// Like [`answer_key`]. Uses the merged values in `kept`, and keeps those there that were costly to merge.
 pub fn answer_kept(
     plan: &ViewPlan,
     codec: &KeyCodec,

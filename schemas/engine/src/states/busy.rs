@@ -1,5 +1,5 @@
 //! Counts the events of each key in state rows. A micro-batch has one row per key and tile, so this costs a fraction of
-//! what computing its states did.
+//! computing its states.
 
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! A hash index of where the rows of each key begin among sorted rows. A binary search compares some ten to twenty keys
 //! that lie far apart; the index finds a key, or that there is none, at one place.
 //!
-//! Most rows are searched too few times to be worth an index. It is built once the searches have cost as much as
-//! building it does, or before the first search, so that none has to wait for it.
+//! Most rows are searched too few times to be worth an index. It is built when the searches have cost as much as
+//! building it would, or before the first search, so that no search has to wait for it.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,13 +19,13 @@ const ROWS_PER_SEARCH: usize = 4;
 /// Probes that are looked up together: more than the processor waits for at a time, and few enough that what they read
 /// stays in its cache.
 const TOGETHER: usize = 32;
-/// No slot has this row: the keys of rows have offsets of 31 bits.
+/// Marks an empty slot. No row has this index, because keys have offsets of 31 bits.
 const NO_ROW: u32 = u32::MAX;
 
-/// The same for all indices of the process, so that a key that is searched for in many layers is hashed once.
+/// The hash function of all indices of the process, so that a key that is searched for in many layers is hashed once.
 static HASHER: LazyLock<DefaultHashBuilder> = LazyLock::new(DefaultHashBuilder::default);
 
-/// A key, or the beginning of keys, that sorted rows are searched for.
+/// A key, or a prefix of keys, for which sorted rows are searched.
 #[derive(Debug, Clone, Copy)]
 pub struct Probe<'k> {
     bytes: &'k [u8],
@@ -53,7 +53,7 @@ pub(super) struct FirstRows {
 /// lookup waits for memory several times.
 #[derive(Debug)]
 pub(super) struct Built {
-    /// Their number is a power of two, and at most two thirds of them have a row.
+    /// The number of slots is a power of two, and at most two thirds of them have a row.
     slots: Box<[HashSlot]>,
 }
 
@@ -77,14 +77,14 @@ impl FirstRows {
         self.built.get()
     }
 
-    /// Counts searches among this many rows. Returns true once: when they make the index worth its cost.
+    /// Counts searches among this many rows. Returns true only once: when they have made the index worth its cost.
     pub(super) fn is_due(&self, rows: usize, searches: usize) -> bool {
         let before = self.searches.fetch_add(searches, Ordering::Relaxed);
         let enough = rows.div_ceil(ROWS_PER_SEARCH);
         (before..before + searches).contains(&enough.wrapping_sub(1))
     }
 
-    /// Builds the index; other threads use binary search meanwhile. Without entries there is never one.
+    /// Builds the index; other threads use binary search meanwhile. Without entries none is built.
     pub(super) fn build(&self, keys: &BinaryArray, entries: Result<Vec<IndexedRow>>) -> Option<&Built> {
         let entries = entries.ok()?;
         Some(self.built.get_or_init(|| Built::new(keys, &entries)))
@@ -167,7 +167,7 @@ impl Built {
     }
 }
 
-/// The half of a hash that does not say where a search begins.
+/// The half of a hash that does not determine where a search begins.
 fn tag(hash: u64) -> u32 {
     (hash >> 32) as u32
 }

@@ -36,8 +36,8 @@ pub fn compact_by_eight(plan: &ViewPlan, codec: &KeyCodec, parts: &mut Vec<State
     Ok(())
 }
 
-/// The index from which parts of these sizes, oldest first, are merged: the last ones, unless the oldest of them is
-/// large beside the newest because it was merged before.
+/// The index from which parts of these sizes, oldest first, are merged: the last ones, unless the oldest of them was
+/// merged before and is therefore large compared with the newest.
 fn similar_from(sizes: &[usize]) -> Option<usize> {
     let from = sizes.len().checked_sub(PARTS_MERGED)?;
     let (oldest, newest) = (sizes.get(from)?, sizes.last()?);

@@ -1,9 +1,9 @@
 //! The merged values of one key, kept for its next query. A key with a million events takes a second to merge, and most
 //! queries of it need the same rows as the query before, or those and a few more.
 //!
-//! Layers never change: merging the same rows in the same order gives the same value. So a kept value is valid for a
-//! query that selects exactly its rows, whatever its time, and for no other. For `count(DISTINCT ..)` the set of values
-//! in the committed rows is kept too; the fresh rows are counted on top.
+//! Layers never change, and merging the same rows in the same order gives the same value. So a kept value is valid
+//! exactly for queries that select the same rows, at whatever time. For `count(DISTINCT ..)` the set of values in the
+//! committed rows is kept too; the fresh rows are counted on top.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -25,13 +25,14 @@ use types::tiles::Micros;
 /// Values that cost less than this to merge, in values, are not kept.
 const KEPT_FROM: usize = 256;
 
-/// What is kept of one key of a view version. It is used with one plan only, whose columns and ranges it refers to.
+/// The values that are kept for one key of a view version. They refer to the columns and ranges of one plan, and are
+/// used only with it.
 #[derive(Default)]
 pub struct KeptKey {
     kept: Mutex<HashMap<Use, MergedUse>>,
 }
 
-/// What was merged for one use.
+/// The merged value of one use.
 #[derive(Default)]
 struct MergedUse {
     value: Option<(MergedRows, MergedColumn)>,
@@ -164,7 +165,7 @@ impl Wanted<'_> {
         aggregate.is_distinct() && aggregate.fun().name() == "count"
     }
 
-    /// What merging it costs, in values, if nothing of it is kept.
+    /// The cost of merging it, in values, if nothing of it is kept.
     fn cost(&self) -> usize {
         self.runs.iter().map(|run| self.cost_of(run)).sum()
     }
@@ -174,7 +175,7 @@ impl Wanted<'_> {
         fields.iter().map(|field| values_in(field, run.rows.clone())).sum()
     }
 
-    /// The same, with the use of what is kept.
+    /// The same, given the values that are kept.
     fn cost_with(&self, kept: &KeptKey) -> usize {
         let whole = self.cost();
         if whole < KEPT_FROM {
@@ -235,7 +236,7 @@ impl Wanted<'_> {
         Ok(judged(&counted, &is_past, Flaw::StateTooLarge)?)
     }
 
-    /// Whether a state in these rows was past its limit, so that the set is not known.
+    /// Whether a state in these rows exceeded its limit, so that the set is unknown.
     fn has_marks(&self) -> bool {
         let Some(last) = self.state().fields.len().checked_sub(1).filter(|_| self.state().limit_bytes.is_some()) else { return false };
         let marks = |run: &RowRun| self.pieces.batches[run.batch].column(self.plan.state_offset(self.usage.state) + last).as_boolean_opt();
@@ -258,8 +259,8 @@ pub(super) fn cost_of(plan: &ViewPlan, pieces: &Pieces<'_>, t: Micros, asked: &[
     Ok(cost)
 }
 
-/// Like [`merge`], for one key of which these are all pieces. Uses what is in `kept`, and keeps there what is costly to
-/// merge.
+/// Like [`merge`], for one key of which these are all pieces. Uses the values in `kept`, and keeps those there that are
+/// costly to merge.
 pub(super) fn merge_kept(plan: &ViewPlan, pieces: &Pieces<'_>, t: Micros, asked: &AskedUses, kept: &KeptKey) -> Result<Vec<MergedColumn>> {
     let mut values: HashMap<Use, MergedColumn> = HashMap::new();
     for_each_wanted(plan, pieces, t, &asked.uses, |wanted| {

@@ -230,14 +230,14 @@ fn merged_states(state: &StateExpr, rows: &[ArrayRef], groups: &[usize], total: 
     Ok(accumulator.state(EmitTo::All)?)
 }
 
-/// The groups of several rows, numbered anew. The only row of another group is what it merges into: collected values
-/// are copied for a fraction of what it costs to collect them again.
+/// The groups of several rows, numbered anew. A group with a single row needs no merging: its collected values are
+/// copied, at a fraction of the cost of collecting them again.
 struct SeveralRows {
     rows: UInt32Array,
     /// The group of each of these rows.
     groups: Vec<usize>,
     count: usize,
-    /// Where each group's state is: in a row that is not merged (0), or in one of these groups (1).
+    /// The place of each group's state: in a row that is not merged (0), or in one of these groups (1).
     places: Vec<(usize, usize)>,
 }
 
@@ -285,9 +285,9 @@ pub fn merge_sets(plan: &ViewPlan, codec: &KeyCodec, sets: &[&StateRows]) -> Res
     merge_sorted(plan, &StateRows::sort_encoded(RowOrder::ByTile, batch, keys)?)
 }
 
-/// Merges sorted row sets into sets that follow one another. The rows of a key are in one of them, so that together
-/// they are what [`merge_sets`] makes; but it copies all rows while it merges them, and this about `bytes_at_once`, or
-/// those of one key.
+/// Merges sorted row sets into sets that follow one another. The rows of a key are in one of them, so together they
+/// equal the result of [`merge_sets`]. But while that copies all rows at once, this copies about `bytes_at_once` at a
+/// time, or the rows of one key.
 pub(crate) fn merge_in_parts(plan: &ViewPlan, codec: &KeyCodec, sets: &[&StateRows], bytes_at_once: usize) -> Result<Vec<StateRows>> {
     let bytes: usize = sets.iter().map(|set| set.memory_bytes()).sum();
     // The keys that divide the largest set evenly divide the others, too.

@@ -58,12 +58,12 @@ impl NodeCodec {
         self.far.encode(&columns, rows)
     }
 
-    /// Encodes only the join keys: what a near edge leads to.
+    /// Encodes only the join keys, to which a near edge leads.
     pub fn via(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
         self.via.encode(columns, rows)
     }
 
-    /// Encodes only the far end points: what a far edge leads to.
+    /// Encodes only the far end points, to which a far edge leads.
     pub(crate) fn far_ends(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
         self.far_ends.encode(columns, rows)
     }
@@ -73,7 +73,7 @@ impl NodeCodec {
         Ok(self.near.decode(prefixes.iter().copied())?.split_off(self.layout.groups.start))
     }
 
-    /// Returns where the group keys are among the columns of state rows.
+    /// Returns the places of the group keys among the columns of state rows.
     pub(super) fn group_columns(&self) -> Range<usize> {
         self.layout.groups.clone()
     }

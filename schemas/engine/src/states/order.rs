@@ -1,7 +1,7 @@
 //! Sorts encoded keys by comparing their bytes as numbers.
 //!
-//! Keys of one view begin alike, and each comparison of two keys would walk over their common prefix. Usually all keys
-//! have the same length and differ in only a few bytes. These bytes are read once, in row order, as one number per key
+//! Keys of one view share a prefix, over which each comparison of two keys would walk. Usually all keys have the same
+//! length and differ in only a few bytes. These bytes are read once, in row order, as one number per key
 //! ([`numbered`]). Otherwise the common prefix is skipped once for all keys, and keys that are equal in the next eight
 //! bytes are sorted recursively (a most significant digit first sort), which reads each key again at each step.
 

@@ -157,7 +157,7 @@ pub(super) fn narrow(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBa
     Ok(RecordBatch::try_new(schema.clone(), columns)?)
 }
 
-/// Returns the batches that are in its slot when it is executed.
+/// An operator that returns the batches which are in its slot when it is executed.
 pub(super) struct SlotExec {
     slot: Slot,
     properties: Arc<PlanProperties>,

@@ -1,8 +1,9 @@
-//! What a view computes for each event: its WHEREs, its keys and tile, and the inputs of its aggregates.
+//! The expressions that a view evaluates for each event: its WHEREs, its keys and tile, and the inputs of its
+//! aggregates.
 //!
-//! An event *fails* if one of these expressions fails on it alone, as a division by zero does. It is left out of the
-//! view. A failing batch is halved, and one of a few events is evaluated event by event, so that the outcome is a
-//! function of the event and the view's version, however events are batched.
+//! An event *fails* if one of these expressions fails on it alone, as a division by zero does. Such an event is left
+//! out of the view. A failing batch is halved until it has few events, which are evaluated one by one. So the outcome
+//! is a function of the event and the view's version, however events are batched.
 
 use std::sync::Arc;
 
@@ -29,13 +30,13 @@ const ONE_BY_ONE: usize = 64;
 /// The name of the column that [`PerEvent::evaluate_indexed`] adds.
 pub(crate) const EVENT_INDEX: &str = "__event";
 
-/// What a view computes for each event of one stream.
+/// The expressions that a view evaluates for each event of one stream.
 #[derive(Debug)]
 pub struct PerEvent {
     pub stream: Arc<StreamDefinition>,
     /// The columns that it reads: indices into [`plan_schema`], ascending.
     pub columns: Vec<usize>,
-    /// Where the event's partition and offset are among `columns`.
+    /// The places of the event's partition and offset among `columns`.
     position: [usize; 2],
     /// One for each time that the view's FROM reads the stream.
     branches: Vec<Branch>,
@@ -58,7 +59,7 @@ struct Scanned {
 }
 
 impl PerEvent {
-    /// Returns what the view computes for each stream that it reads. The output has the same schema for all of them.
+    /// Returns the expressions for each stream that the view reads. The output has the same schema for all of them.
     pub fn plan(plan: &ViewPlan, session: &SessionContext) -> Result<Vec<PerEvent>> {
         let logical = simplified_events(&plan.prepare, session)?;
         let output: SchemaRef = Arc::new(plan.prepare.schema().as_arrow().clone());

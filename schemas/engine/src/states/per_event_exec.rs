@@ -1,4 +1,4 @@
-//! The operator that computes what a view needs of each event of a stream.
+//! The operator that evaluates a view's [`PerEvent`].
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +31,7 @@ impl FailureSink {
     }
 }
 
-/// Evaluates a view's [`PerEvent`] over the events of its input. It promises no order of its rows: an aggregation over
+/// Evaluates a view's [`PerEvent`] over the events of its input. It declares no order of its rows: an aggregation over
 /// ordered input emits its groups a batch at a time and moves all remaining groups up each time.
 pub(super) struct PerEventExec {
     input: Arc<dyn ExecutionPlan>,

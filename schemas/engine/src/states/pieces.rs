@@ -1,5 +1,5 @@
-//! Selects the state rows for each range. Tiles are found by search, so that a range costs in proportion to what it
-//! needs, not to what is stored.
+//! Selects the state rows for each range. Tiles are found by search, so the cost of a range is proportional to the rows
+//! that it needs, not to those that are stored.
 
 use std::ops::Range;
 
@@ -18,7 +18,8 @@ use types::{Error, Result};
 #[derive(Default)]
 pub struct Pieces<'a> {
     pub(super) batches: Vec<&'a RecordBatch>,
-    /// Whether each batch is of a layer that may be dropped soon. Such batches are merged on top of what is kept.
+    /// Whether each batch belongs to a layer that may be dropped soon. Such batches are merged on top of the kept
+    /// values.
     is_fresh: Vec<bool>,
     rows: Vec<Piece>,
 }
@@ -42,7 +43,7 @@ impl Piece {
     }
 }
 
-/// A batch is looked up among this many of the last ones. A batch that is listed twice costs only a pointer.
+/// A batch is looked up among this many of the last ones. Listing a batch twice costs only a pointer.
 const LAST: usize = 16;
 
 impl<'a> Pieces<'a> {
@@ -56,7 +57,7 @@ impl<'a> Pieces<'a> {
         self.add_from(batch, true, rows, key, false);
     }
 
-    /// Adds all that `other` holds of its key 0, as the key with this index.
+    /// Adds all rows of key 0 of `other`, as rows of the key with this index.
     pub fn add_key(&mut self, other: &Pieces<'a>, key: u32) {
         for piece in other.rows.iter().filter(|piece| piece.key == 0) {
             self.add_from(other.batches[piece.batch], other.is_fresh[piece.batch], piece.rows(), key, piece.rolled_up);
@@ -154,7 +155,7 @@ pub(super) struct RowRun {
     pub(super) rows: Range<usize>,
 }
 
-/// Estimates what merging these rows of a state's field costs, in values: rows, items of lists, and each 16 bytes of
+/// Estimates the cost of merging these rows of a state's field, in values: rows, items of lists, and each 16 bytes of
 /// texts. A value takes some fifty nanoseconds.
 pub(super) fn values_in(column: &dyn Array, rows: Range<usize>) -> usize {
     let of_bytes = |from: usize, to: usize| (to - from) / BYTES_OF_A_VALUE;
@@ -192,7 +193,7 @@ pub(super) struct RangeSelection {
     keys: usize,
 }
 
-/// Marks that there is no group, because there are no rows.
+/// Marks a range and key without rows, and so without a group.
 pub(super) const NO_GROUP: u32 = u32::MAX;
 
 impl RangeSelection {

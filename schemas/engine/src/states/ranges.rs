@@ -17,9 +17,9 @@ use crate::states::values::MergedColumn;
 use types::tiles::RowTime;
 use types::{Error, Result};
 
-/// One accumulator takes several ranges together, up to this many groups: there is little to merge for one key, and
-/// creating an accumulator costs more. With many keys each range is merged separately, so that no more is held than one
-/// range needs.
+/// One accumulator takes several ranges together, up to this many groups: for one key there is little to merge, and
+/// creating an accumulator costs more. With many keys each range is merged separately, so that only the rows of one
+/// range are held.
 pub(super) const GROUPS_AT_ONCE: usize = 4_096;
 
 /// The number of rows that are copied together for an accumulator.
@@ -97,7 +97,7 @@ fn values_of(
     (0..ranges).map(of_range).collect()
 }
 
-/// Returns the values of these groups, one per key. A key without a group gets the value of nothing.
+/// Returns the values of these groups, one per key. A key without a group gets the value over no rows.
 pub(super) fn of_groups(merged: &ArrayRef, nothing: &ArrayRef, groups: &[u32], with_nothing: &mut Option<ArrayRef>) -> Result<ArrayRef> {
     let first = groups.first().copied().unwrap_or(NO_GROUP);
     if groups.iter().all(|group| *group == NO_GROUP) {
@@ -212,8 +212,8 @@ impl<'a> Merged<'a> {
         self.fields.iter().map(field).collect()
     }
 
-    /// Whether accumulators copy what they keep of these values. One that keeps a list as it was given (`first_value`)
-    /// would keep the memory of the whole layer with it.
+    /// Whether accumulators copy the values that they keep. One that keeps a list as it was passed (`first_value`)
+    /// would keep the memory of the whole layer alive.
     fn are_copied(&self, values: &dyn Array) -> bool {
         !values.data_type().is_nested() || self.state.aggregate.is_distinct()
     }

@@ -21,8 +21,8 @@ use types::columns::{LEVEL, TILE};
 use types::tiles::Micros;
 use types::{Error, ErrorKind, Result, threads};
 
-/// An index of at most this many rows is built by the search that makes it worth its cost, within a millisecond. One of
-/// more rows is built on another thread, and searches do without it until it is there.
+/// An index of at most this many rows is built by the search that makes it worth its cost, within a millisecond. A
+/// larger one is built on another thread, and searches do without it until it is complete.
 const BUILT_AT_ONCE: usize = 8_192;
 
 /// Sorted state rows with their encoded keys.
@@ -42,7 +42,7 @@ pub enum RowOrder {
     ByLevel,
 }
 
-/// The indices of where whole keys begin, and where the nodes of edges begin.
+/// The indices of the first rows of whole keys, and of the nodes of edges.
 #[derive(Debug, Default)]
 struct Indices {
     keys: FirstRows,
@@ -160,7 +160,7 @@ impl StateRows {
         }
     }
 
-    /// Where the rows of each probe begin, if there are any. All probes are looked up before any row is read, so that
+    /// Returns the first row of each probe, if it has rows. All probes are looked up before any row is read, so that
     /// the processor waits for several memory accesses at a time.
     fn firsts(&self, index: Option<&Built>, probes: &[Probe<'_>]) -> Vec<Option<usize>> {
         match index {
@@ -181,8 +181,8 @@ impl StateRows {
         })
     }
 
-    /// One of the indices, for this many more searches. `None` if there is none: the caller then uses binary search.
-    /// `entries` returns the rows to be found.
+    /// Returns one of the indices, for this many more searches. `None` if it is not built: the caller then uses binary
+    /// search. `entries` returns the rows to be found.
     fn index(
         &self,
         which: fn(&Indices) -> &FirstRows,
@@ -236,7 +236,7 @@ pub fn is_constant(column: &dyn Array) -> bool {
 /// Casts stored state rows to the schema they are read with. The names of nested fields may differ: DataFusion's
 /// contain positions of one plan, and states bind by position. Any other difference is damage.
 ///
-/// Rows of the format before lack the fields that were added since. Those are filled with NULLs.
+/// Rows of the previous format lack the fields that were added since; these are filled with NULLs.
 pub fn conform(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
     let (found, expected) = (batch.num_columns(), schema.fields().len());
     let added = schema.fields().iter().filter(|field| is_added(field)).count();
@@ -252,7 +252,7 @@ pub fn conform(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
     RecordBatch::try_new(schema.clone(), columns).map_err(|error| Error::restating(ErrorKind::Corrupt, error))
 }
 
-/// Whether a sum is kept in a wider type than in the format before.
+/// Whether a sum is kept in a wider type than in the previous format.
 fn is_wider(stored: &DataType, now: &DataType) -> bool {
     match (stored, now) {
         (DataType::Int64 | DataType::UInt64 | DataType::Duration(_), DataType::Decimal128(38, 0)) => true,
@@ -265,7 +265,7 @@ fn stored_column<'a>(field: &Field, is_before: bool, stored: &mut impl Iterator<
     if is_before && is_added(field) { None } else { stored.next() }
 }
 
-/// Whether the format before has no such field.
+/// Whether the previous format has no such field.
 fn is_added(field: &Field) -> bool {
     is_limit_mark(field) || is_carries(field)
 }

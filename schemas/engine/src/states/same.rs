@@ -25,7 +25,7 @@ use types::{Error, Result};
 
 /// Functions over a t-digest, which return slightly different values if merged in another order.
 const DIGESTS: [&str; 3] = ["approx_percentile_cont", "approx_percentile_cont_with_weight", "approx_median"];
-/// Functions whose states are equal field by field if they are of the same events.
+/// Functions whose states of the same events are equal field by field.
 const PLAIN: [&str; 20] = [
     "count",
     "sum",
@@ -63,8 +63,8 @@ pub struct Differing {
     pub state: StateIndex,
 }
 
-/// Returns which states differ between two sets of rows of the same keys, levels and tiles, in the same order.
-/// `is_compared` chooses among the plan's states.
+/// Returns which states differ between two sets of rows with the same keys, levels and tiles in the same order.
+/// `is_compared` selects among the plan's states.
 pub fn differing(plan: &ViewPlan, a: &RecordBatch, b: &RecordBatch, is_compared: impl Fn(StateIndex) -> bool) -> Result<Vec<Differing>> {
     let mut found = Vec::new();
     for state in (0..plan.states.len()).map(StateIndex).filter(|state| is_compared(*state)) {
@@ -150,7 +150,7 @@ impl ComparedState<'_> {
         }
     }
 
-    /// How far floats may be apart, in addition to what is relative to them.
+    /// How far floats may be apart, in addition to the relative tolerance.
     fn slack(&self, row: usize) -> f64 {
         if SUMS.contains(&self.state.function.as_str()) {
             return FLOAT_ABSOLUTE;

@@ -1,9 +1,8 @@
-//! The rows of keys as the events of one batch see them: each event sees what the events before it add, and nothing
-//! after it.
+//! The rows of keys as the events of one batch see them: each event sees what earlier events add, but nothing after it.
 //!
-//! A key's states from before the batch are merged once. What its events add is merged in blocks of 1, 2, 4, 8, ..
-//! consecutive events, so that any event that sees `n` additions needs at most `log2 n` blocks. An event costs as many
-//! merges, whatever else its key gets in the batch.
+//! A key's states from before the batch are merged once. The additions of its events are merged in blocks of 1, 2, 4,
+//! 8, .. consecutive events, so an event that sees `n` additions needs about `log2 n` blocks at most, and as many
+//! merges, however many events its key has in the batch.
 
 use std::ops::Range;
 
@@ -23,7 +22,7 @@ use crate::states::values::MergedColumn;
 use types::tiles::{Level, Micros, Span, TileRun};
 use types::{Error, Result};
 
-/// What one event sees of the row of its key.
+/// How one event sees the row of its key.
 #[derive(Debug, Clone, Copy)]
 pub struct SeenEvent {
     /// An index of [`Seen::keys`].
@@ -38,9 +37,9 @@ pub struct SeenEvent {
 pub struct Seen<'a> {
     /// The encoded keys, each once.
     pub keys: &'a [&'a [u8]],
-    /// What each key had before the batch.
+    /// The state rows of each key from before the batch.
     pub before: &'a Pieces<'a>,
-    /// What the events of the batch add. `None` if the view does not read their stream.
+    /// The state rows that the events of the batch add. `None` if the view does not read their stream.
     pub added: Option<&'a AddedStates>,
     pub events: &'a [SeenEvent],
 }
@@ -60,9 +59,9 @@ pub fn answer_seen(plan: &ViewPlan, codec: &KeyCodec, seen: &Seen<'_>, wanted: &
 /// How many state rows were merged.
 #[derive(Debug, Default)]
 struct Merges {
-    /// From before the batch.
+    /// State rows from before the batch.
     before: usize,
-    /// From the events of the batch.
+    /// State rows from the events of the batch.
     added: usize,
 }
 
@@ -115,7 +114,7 @@ impl Seen<'_> {
         groups
     }
 
-    /// Those of the rows added to each key that one of these events counts.
+    /// Returns those of the rows added to each key that one of these events counts.
     fn counted_by(&self, events: &[u32], added: &[Range<usize>]) -> Vec<Range<usize>> {
         let mut counted = vec![0; self.keys.len()];
         for event in events.iter().map(|event| &self.events[*event as usize]) {
@@ -149,7 +148,8 @@ impl Seen<'_> {
     }
 }
 
-/// What some events see in one range: for each key the rows from before, then those that its events add.
+/// The rows that some events see in one range: for each key those from before the batch, then those that its events
+/// add.
 struct InRange<'a> {
     before: &'a Pieces<'a>,
     /// For each key, its rows as indices of a batch of `before` and of a row in it.
@@ -157,9 +157,9 @@ struct InRange<'a> {
     added: Option<&'a AddedStates>,
     /// The rows of `added`, key by key and in the order of their events.
     steps: UInt32Array,
-    /// Where the steps of each key begin, and where the last ones end.
+    /// The index of the first step of each key, and the end of the last steps.
     from: Vec<usize>,
-    /// What events see, each once even if several events see the same: a key, and how many of its steps.
+    /// A group for events that see the same rows: a key, and the number of its steps.
     groups: Vec<(u32, usize)>,
     /// The group of each event.
     group_of: Vec<u32>,

@@ -19,12 +19,12 @@ use types::tiles::Micros;
 pub struct SeenBy<'a> {
     /// The key of each event's row, a column for each key of the view.
     pub keys: &'a [ArrayRef],
-    /// Whether an event has a key. An event without a key gets the row of no events.
+    /// Whether an event has a key. An event without a key gets the row over no events.
     pub has_key: &'a BooleanArray,
     pub t: &'a [Micros],
     /// States from before the batch, in addition to the layers of a read view.
     pub before: &'a [StateRows],
-    /// What the events of the batch add. `None` if the view does not read their stream.
+    /// The state rows that the events of the batch add. `None` if the view does not read their stream.
     pub added: Option<&'a AddedStates>,
     /// How many events of the batch, from the first on, are counted for each event.
     pub counted: &'a [u32],

@@ -114,8 +114,8 @@ impl SortedRun {
         }
     }
 
-    /// Like [`SortedRun::find_prefix`], if the chunk and the row of the first such row, if there is one, are already
-    /// known.
+    /// Like [`SortedRun::find_prefix`], if the chunk and the index of the first such row (or of the place where it
+    /// would be) are already known.
     pub(crate) fn prefix_from(&self, (chunk, mut row): (usize, usize), prefix: &[u8]) -> Vec<(&StateRows, std::ops::Range<usize>)> {
         let mut found = Vec::new();
         for chunk in &self.chunks[chunk..] {
@@ -165,8 +165,8 @@ fn file_schema(state_schema: &SchemaRef) -> SchemaRef {
 }
 
 /// Maps a file that [`SortedFileWriter`] finished. Only the last key of each chunk is read now; other pages are read on
-/// first access. A file without a name cannot be truncated or changed while it is mapped, and its space is free again
-/// when nobody maps it any more, however the process ends.
+/// first access. A file without a name cannot be truncated or changed while it is mapped, and its space is freed when
+/// the last mapping is gone, however the process ends.
 pub fn map_file(file: &File) -> Result<SortedRun> {
     let mapped = pages_of(file)?;
     let mapped_bytes = mapped.len();

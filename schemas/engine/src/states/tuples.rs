@@ -31,7 +31,7 @@ impl TupleCodec {
         Ok(self.converter.convert_columns(&self.canonical(columns))?.try_into_binary()?)
     }
 
-    /// Returns the values that are encoded: tuples that are equal have the same.
+    /// Returns the values that are encoded for these. They are the same for equal tuples.
     pub(super) fn canonical<'c>(&self, columns: &'c [ArrayRef]) -> Cow<'c, [ArrayRef]> {
         match self.types.iter().any(DataType::is_floating) {
             true => Cow::Owned(columns.iter().map(one_zero).collect()),

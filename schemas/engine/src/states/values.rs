@@ -79,12 +79,12 @@ impl FailedRows {
 #[derive(Debug, Clone)]
 pub(crate) struct MergedColumn {
     pub(crate) values: ArrayRef,
-    /// Of the values that could not be computed, as codes; `None` if all could.
+    /// The flaws of values that could not be computed, as codes. `None` if all could be computed.
     pub(crate) flaws: Option<ArrayRef>,
 }
 
 impl MergedColumn {
-    /// Takes apart what the state's aggregate returned.
+    /// Splits the result of a state's aggregate into values and flaws.
     pub(crate) fn new(state: &StateExpr, merged: ArrayRef) -> Result<MergedColumn> {
         if !state.is_judged {
             return Ok(MergedColumn { values: merged, flaws: None });
@@ -105,7 +105,7 @@ pub(crate) struct Values<'a> {
     schema: &'a SchemaRef,
     columns: Vec<Option<ArrayRef>>,
     rows: usize,
-    /// The time of each row. Its column is made where an expression may need it.
+    /// The time of each row. A column of times is built only where an expression may need it.
     times: &'a [Micros],
     /// The flaws of uses, where they have any.
     flaws: BTreeMap<UseIndex, Int8Array>,

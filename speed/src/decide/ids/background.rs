@@ -1,5 +1,5 @@
-//! Background work: merging runs, and building the filters for which there was no memory. A worker does one thing at a
-//! time.
+//! Background work: merging runs, and building the filters for which there was no memory. Each worker runs one such
+//! task at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ impl Background {
         self.0.is_none()
     }
 
-    /// Takes in finished work, and begins what is due.
+    /// Takes in finished work, and begins work that is due.
     pub(super) fn maybe_merge(&mut self, runs: &mut Vec<Arc<IdRun>>, window: Window, clock: Micros, share: &Share) -> Result<()> {
         self.take(runs)?;
         if self.0.is_none()

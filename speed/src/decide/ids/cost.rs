@@ -2,16 +2,16 @@
 
 use super::space::{FILTER_EIGHTHS, TABLE_EIGHTHS};
 
-/// Hundredths of a byte per id in a table: 25 bytes a bucket, seven of eight used, and a quarter of the window more, as
-/// tables expire whole.
+/// Hundredths of a byte per id in a table: 25 bytes a bucket, of which seven of eight are used, plus a quarter of the
+/// window because tables expire whole.
 const TABLE_CENTIBYTES: u64 = 3_600;
-/// Per id in a run: its filter and fence, and an eighth of the window more, as runs expire whole.
+/// The same per id in a run: its filter and fence, plus an eighth of the window because runs expire whole.
 const FILTER_CENTIBYTES: u64 = 137;
-/// Per id in a file: 24 bytes and its share of a checksum, an eighth as runs expire whole, an eighth while runs are
-/// merged.
+/// The same per id in a file: 24 bytes and its share of a checksum, plus an eighth because runs expire whole and an
+/// eighth while runs are merged.
 const DISK_CENTIBYTES: u64 = 3_000;
 
-/// About what a worker needs for the ids of one window.
+/// An estimate of what a worker needs for the ids of one window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DedupCost {
     /// At most the configured memory.

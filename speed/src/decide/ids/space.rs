@@ -24,7 +24,7 @@ const FEWEST_BUCKETS: usize = 1_024;
 pub struct DedupSettings {
     /// Memory for all partitions.
     pub memory_bytes: usize,
-    /// What does not fit goes to files in a folder of its own below this one.
+    /// Ids that do not fit go to files in a new folder below this one.
     pub folder: PathBuf,
 }
 
@@ -38,7 +38,7 @@ struct Inner {
     partitions: AtomicUsize,
     filter_bytes: AtomicUsize,
     files: AtomicU64,
-    /// How many things may be done in the background at a time, and how many are.
+    /// How many background tasks may run at a time, and how many do.
     threads: usize,
     busy: AtomicUsize,
     folder: Mutex<Option<ProcessFolder>>,
@@ -49,7 +49,7 @@ impl IdSpace {
         Self::for_workers(settings, 1)
     }
 
-    /// For the partitions of this many workers.
+    /// Creates it for the partitions of this many workers.
     pub(crate) fn for_workers(settings: DedupSettings, workers: usize) -> Self {
         Self(Arc::new(Inner {
             settings,
