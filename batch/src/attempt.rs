@@ -1,4 +1,4 @@
-//! What a run works with between its start and its publication, and the snapshot that it makes.
+//! The inputs and tools of a run between its start and its publication, and the snapshot that it makes.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::run_leases::RunLeases;
 use crate::session::open_session;
 use crate::write::{Rows, SnapshotWriter, Written};
 
-/// A snapshot that is written and not published.
+/// A snapshot that is written but not published yet.
 pub(crate) struct NewSnapshot {
     pub(crate) manifest: Manifest,
     pub(crate) files: SnapshotFiles,
@@ -38,7 +38,7 @@ pub(crate) struct NewSnapshot {
 pub(crate) struct Attempt<'a> {
     pub(crate) batch: &'a Batch,
     pub(crate) state: &'a Arc<CatalogState>,
-    /// What the run may take.
+    /// The settings of the run, with its limits.
     pub(crate) settings: RunSettings,
     pub(crate) run: RunRecord,
     pub(crate) view: LiveView,
@@ -55,8 +55,8 @@ pub(crate) struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    /// Reads what the run depends on, and decides from what it makes its snapshot. From the archive it does so beside
-    /// other runs of the version, where these can add to the snapshot that is there.
+    /// Reads the run's inputs, and decides on the basis of its snapshot. If that is the archive, other runs of the
+    /// version may continue meanwhile, provided they can add to the existing snapshot.
     pub(crate) async fn prepare(
         batch: &'a Batch,
         state: &'a Arc<CatalogState>,
@@ -117,7 +117,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The archived events that a recomputation reads, and perhaps others in the same files.
+    /// The number of archived events that a recomputation reads, perhaps with others in the same files.
     pub(crate) fn archived_events(&self) -> i64 {
         self.inputs.archive(self.state, &self.view).iter().map(|file| file.rows).sum()
     }
@@ -127,7 +127,7 @@ impl<'a> Attempt<'a> {
         bucket_count(events, self.settings.events_per_bucket)
     }
 
-    /// What states are partitioned with into this many buckets.
+    /// The context for partitioning states into this many buckets.
     pub(crate) fn shuffle(&self, buckets: u32) -> ShuffleContext {
         ShuffleContext {
             plan: self.view.plan.clone(),
@@ -142,7 +142,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// What a tier is written with: each bucket sorted, merged and, where that is to be done, rolled up.
+    /// The writer of a tier: it sorts and merges each bucket and, depending on `rows`, rolls it up.
     pub(crate) fn writer(&self, rows: Rows) -> SnapshotWriter {
         SnapshotWriter {
             storage: self.batch.storage.clone(),
@@ -159,7 +159,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The run's record with what it wrote.
+    /// The run's record, with the counts of what was written.
     pub(crate) fn record_with(&self, written: &Written) -> RunRecord {
         RunRecord { rows_written: written.rows, bytes_written: written.bytes, ..self.run.clone() }
     }
@@ -191,8 +191,8 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Refuses a recomputation that is asked for while another run recomputes the version beside others, before it has a
-/// record. What else is wrong with a run is left to its attempt.
+/// Refuses a requested recomputation, before it has a record, if another run already recomputes the version
+/// concurrently. All other checks are left to the attempt.
 ///
 /// Errors: `Conflict`.
 pub(crate) async fn refuse_second_recomputation(batch: &Batch, request: &RunRequest, version: u32, leases: &RunLeases) -> Result<()> {
@@ -215,7 +215,7 @@ fn recomputed_already(view: &LiveView) -> Error {
     Error::conflict(format!("version {} of the view \"{}\" is being recomputed already", view.version, view.name))
 }
 
-/// Returns the view version that a run is of.
+/// Returns the view version of a run.
 pub(crate) fn view_of<'r>(registry: &'r Registry, run: &RunRecord) -> Result<&'r LiveView> {
     let unknown = || Error::not_found(format!("the view \"{}\" has no live version {} that keeps states", run.view, run.version));
     registry.view(&run.view, run.version).ok_or_else(unknown)

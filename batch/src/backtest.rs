@@ -52,7 +52,7 @@ use plans::{PlannedSink, ScoringPlans};
 use portion::PortionError;
 use scoring::Scoring;
 
-/// For which time the windows of an event's rows are read, with [`Known::Log`].
+/// The time for which the windows of an event's rows are read, with [`Known::Log`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BacktestClock {
     /// When the log received the event.
@@ -79,23 +79,23 @@ pub struct Backtest<'a> {
 /// An edited definition of a sink, over the same stream.
 #[derive(Debug, Clone, Copy)]
 pub struct ChangedSink<'a> {
-    /// The views that it joins. One with the version of a view of the other registry is that view.
+    /// The views that it joins. A view with the same version in both registries is the same view.
     pub registry: &'a Registry,
     pub sink: &'a LiveSink,
-    /// The column of both in which they decide.
+    /// The column in which both definitions put their decision.
     pub verdict: &'a str,
 }
 
-/// What became of a range of events.
+/// The result of scoring a range of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backtested {
     /// The events that have a row.
     pub rows: u64,
-    /// Of each view with windows that the sinks read.
+    /// One for each view with windows that the sinks read.
     pub received_late: Vec<ReceivedLate>,
 }
 
-/// What a backtest does, with the number of events that it has read for that.
+/// The step of a backtest, with the number of events that it has read in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BacktestProgress {
     /// It finds the keys that the events of the range ask for.
@@ -108,12 +108,12 @@ pub enum BacktestProgress {
     ReadingPart { part: u64, parts: u64, events: u64 },
 }
 
-/// What comes before the names of the changed sink's columns.
+/// The prefix of the names of the changed sink's columns.
 pub const CHANGED: &str = "_changed_";
 /// The verdict of the sink, as text, where a changed definition scores too.
 pub const VERDICT: &str = "_verdict";
 pub const CHANGED_VERDICT: &str = "_verdict_changed";
-/// In the place of a verdict: WHERE does not hold.
+/// Replaces a verdict for an event for which WHERE does not hold.
 pub const NO_VERDICT: &str = "(none)";
 
 /// Called with scored rows.
@@ -144,14 +144,14 @@ impl Backtest<'_> {
         }
     }
 
-    /// Those of some events that are scored, in their order.
+    /// Returns those of some events that are scored, in their order.
     fn in_range(&self, events: &RecordBatch) -> Result<Vec<u32>> {
         let range = self.from..self.to;
         let times = micros(events, EVENT_TIME)?.iter().enumerate();
         Ok(times.filter(|(_, time)| range.contains(*time)).map(|(event, _)| event as u32).collect())
     }
 
-    /// The time for which each event's rows are read.
+    /// Returns the time for which each event's rows are read.
     fn times<'e>(&self, events: &'e RecordBatch) -> Result<&'e [Micros]> {
         micros(
             events,
@@ -163,7 +163,7 @@ impl Backtest<'_> {
         )
     }
 
-    /// The time before which no event's rows are read from this chunk on, if that is known.
+    /// Returns the time before which no event's rows are read from this chunk on, if that is known.
     fn since(&self, chunk: &MergedChunk) -> Option<Micros> {
         match (self.known, self.clock) {
             // Partitions are ahead of one another.
@@ -173,12 +173,12 @@ impl Backtest<'_> {
     }
 }
 
-/// Which events pass, and how.
+/// The events that pass, and their order.
 struct EventOrder {
     order: Order,
-    /// The column of that order.
+    /// The column by which they are ordered.
     by: &'static str,
-    /// Those from this event time on do not pass.
+    /// Events from this event time on do not pass.
     before: Option<Micros>,
 }
 

@@ -1,5 +1,5 @@
-//! Decides what a run makes its snapshot from: the archive, or the snapshot before and the checkpoints since. All are
-//! pure functions of a catalog state and the manifest before.
+//! Decides on the basis of a run's snapshot: the archive, or the previous snapshot and the checkpoints since. All are
+//! pure functions of a catalog state and the previous manifest.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::mode::RunMode;
 /// A recomputation by `full_every` that failed is tried again after this time.
 const RECOMPUTED_AGAIN_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// What a run makes its snapshot from.
+/// The data from which a run makes its snapshot.
 pub(crate) enum Basis {
     /// The archive up to the cut, for this reason.
     Archive(&'static str),
@@ -72,14 +72,14 @@ impl Basis {
     }
 }
 
-/// The snapshot that runs of a version can add to while another run recomputes it; `None` if they cannot.
+/// Returns the snapshot to which runs of a version can add while another run recomputes it. `None` if there is none.
 pub(crate) fn addable<'m>(state: &CatalogState, view: &LiveView, before: Option<&'m Manifest>, t: Micros) -> Option<&'m Manifest> {
     let is_added_to = view.definition.strategy != Some(Strategy::Full);
     before.filter(|before| is_added_to && not_added_to(state, view, before, t).is_none())
 }
 
-/// Whether the last recomputation of the version failed a moment ago. Until it is tried again, runs add to the snapshot
-/// that is there.
+/// Whether the last recomputation of the version failed recently. Until it is retried, runs add to the existing
+/// snapshot.
 pub fn recomputation_failed_lately(state: &CatalogState, view: &LiveView, now: Micros) -> bool {
     let failed = last_recomputation(state, &view.name, view.version).filter(|run| run.status == RunStatus::Failed);
     failed.and_then(|run| run.ended_at).is_some_and(|at| at <= now && now - at < micros(RECOMPUTED_AGAIN_AFTER))
@@ -90,13 +90,14 @@ pub(crate) fn is_stream(view: &LiveView) -> bool {
     view.definition.strategy == Some(Strategy::Stream)
 }
 
-/// Why nothing can be added to a snapshot: its states are not what the archive gives, or not known to be.
+/// Returns why nothing can be added to a snapshot: its states may differ from those that the archive gives.
 fn not_added_to(state: &CatalogState, view: &LiveView, before: &Manifest, t: Micros) -> Option<&'static str> {
     let has_lost_file = || before.state_files().any(|file| is_lost(state, &file.path));
     why_other_states(state, view, before, t).or_else(|| has_lost_file().then_some("a file of the snapshot is damaged"))
 }
 
-/// Why the states that a manifest names are not what the archive gives, as far as the manifest tells.
+/// Returns why the states that a manifest names differ from those that the archive gives, as far as the manifest shows
+/// it.
 pub(crate) fn why_other_states(state: &CatalogState, view: &LiveView, before: &Manifest, t: Micros) -> Option<&'static str> {
     if before.stamp != view.plan.stamp || !has_levels_of(before, view) {
         Some("the snapshot's states are of another format")
@@ -109,8 +110,8 @@ pub(crate) fn why_other_states(state: &CatalogState, view: &LiveView, before: &M
     }
 }
 
-/// Whether a recomputation is compared with the snapshot before: incremental runs could have been added to it. Runs of
-/// a view with the strategy 'full' are compared only when one, or a replay, is asked for.
+/// Whether a recomputation is compared with the previous snapshot, to which incremental runs could have added. Runs of
+/// a view with the strategy 'full' are compared only if a recomputation or a replay was requested.
 pub(crate) fn is_compared(state: &CatalogState, view: &LiveView, before: &Manifest, (t, mode): (Micros, RunMode)) -> bool {
     (mode != RunMode::ByStrategy || view.definition.strategy != Some(Strategy::Full)) && not_added_to(state, view, before, t).is_none()
 }
@@ -127,20 +128,20 @@ fn lacks_tiles(before: &Manifest, view: &LiveView, t: Micros) -> bool {
     !before.edges_from.keeps(&view.plan.edges_from(t)) || before.floors.iter().zip(&needed).any(|((_, kept), (_, needed))| kept > needed)
 }
 
-/// Whether a file cannot be carried over: it was found damaged, or the catalog does not name it any more.
+/// Whether a file cannot be carried over, because it was found damaged or the catalog no longer names it.
 pub(crate) fn is_lost(state: &CatalogState, path: &str) -> bool {
     let named = state.files.get(path).is_some_and(|file| !file.marked_for_deletion);
     !named || state.damages.iter().any(|damage| damage.path == path)
 }
 
-/// The same for a run, which may have written the file itself: then the catalog does not name it yet.
+/// The same for a run that may have written the file itself, so that the catalog does not name it yet.
 pub(crate) fn is_lost_to(run: Uuid, state: &CatalogState, path: &str) -> bool {
     let is_own = path.parse().is_ok_and(|name: ObjectName| name.run() == Some(run));
     !is_own && is_lost(state, path)
 }
 
-/// Returns how many gaps of a view's streams begin before a cut. One that is recorded later may be of events that
-/// states up to the cut count, and that the archive lacks now.
+/// Returns how many gaps of a view's streams begin before a cut. A gap that is recorded later may be for events which
+/// states up to the cut count, but the archive no longer has.
 pub(crate) fn gaps_before(state: &CatalogState, view: &LiveView, cut: &Vector) -> u64 {
     let of_view = |stream: &str| view.plan.streams.iter().any(|known| &*known.name == stream);
     let before = state.gaps.iter().filter(|gap| of_view(&gap.partition.stream) && gap.start < cut.get(&gap.partition));
@@ -152,7 +153,7 @@ pub(crate) fn later(before: &EdgesFrom, now: &EdgesFrom) -> EdgesFrom {
     EdgesFrom { near: before.near.max(now.near), far: before.far.max(now.far) }
 }
 
-/// Returns, per level, the greater floor: what every tier of a snapshot keeps.
+/// Returns, per level, the greater floor: every tier of a snapshot keeps the rows above it.
 pub(crate) fn greater(before: &Floors, now: &Floors) -> Floors {
     let of_level = |level: Level| before.iter().find(|(of, _)| *of == level).and_then(|(_, floor)| *floor);
     now.iter().map(|(level, floor)| (*level, (*floor).max(of_level(*level)))).collect()

@@ -1,5 +1,5 @@
-//! A full run while other runs of its version go on: what it recomputes is up to the cut at which it begins, and the
-//! checkpoints since are added to that as an incremental run adds them to a snapshot.
+//! A full run while other runs of its version continue. It recomputes up to the cut at which it begins, and then adds
+//! the checkpoints since, as an incremental run adds them to a snapshot.
 //!
 //! ```text
 //! other runs:      S --+checkpoints--> S1 --+checkpoints--> S2   (published, and read)
@@ -57,12 +57,12 @@ pub(crate) async fn recompute_beside(mut attempt: Attempt<'_>, request: &RunRequ
     Ok(published)
 }
 
-/// Adds what was committed meanwhile to what was recomputed. What cannot be added to is not recomputed here, where
-/// other runs would wait for it: the run fails.
+/// Adds the checkpoints that were committed meanwhile to the recomputed snapshot. If they cannot be added, the run
+/// fails: it does not recompute here, where other runs would have to wait.
 ///
-/// Errors: `Conflict` if it is out of date, because events that it counts were given up, for example; `Limit` if what
-/// was committed does not fit the memory. The next recomputation reads that from the archive, after what this one
-/// saved.
+/// Errors: `Conflict` if the recomputed snapshot is out of date, for example because events that it counts were given
+/// up; `Limit` if the later checkpoints do not fit the memory. The next recomputation reads them from the archive,
+/// after the slices that this one saved.
 async fn add_later_checkpoints(
     last: &mut Attempt<'_>,
     base: NewSnapshot,
@@ -83,7 +83,7 @@ async fn add_later_checkpoints(
     }
 }
 
-/// The snapshot of what was recomputed and what was added to it.
+/// Combines the recomputed snapshot with the addition.
 fn with_added(base: NewSnapshot, added: NewSnapshot) -> NewSnapshot {
     let NewSnapshot { manifest, files, run, copies } = added;
     // They are carried over from no published snapshot.
@@ -102,7 +102,7 @@ fn with_added(base: NewSnapshot, added: NewSnapshot) -> NewSnapshot {
     NewSnapshot { manifest, files, run, copies }
 }
 
-/// What is added where nothing was committed meanwhile: the same states are up to a later cut.
+/// The addition if nothing was committed meanwhile: the same states are complete up to a later cut.
 fn nothing_added(last: &Attempt<'_>, base: &NewSnapshot) -> NewSnapshot {
     let cut = last.inputs.cut.clone();
     let gaps = gaps_before(last.state, &last.view, &cut);
@@ -115,7 +115,7 @@ fn nothing_added(last: &Attempt<'_>, base: &NewSnapshot) -> NewSnapshot {
     }
 }
 
-/// Compares what was recomputed with the snapshot that is published by now. If that fails, the run goes on.
+/// Compares the recomputed snapshot with the one that is published by now. If the comparison fails, the run continues.
 async fn compare_with_published(
     attempt: &Attempt<'_>,
     (request, elapsed): (&RunRequest, Micros),

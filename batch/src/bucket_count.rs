@@ -1,4 +1,4 @@
-//! Decides in how many buckets a tier is written.
+//! Decides into how many buckets a tier is divided.
 
 use crate::layer::RunSettings;
 
@@ -7,11 +7,11 @@ pub(crate) fn bucket_count(events: i64, events_per_bucket: u64) -> u32 {
     (events.max(0) as u64 / events_per_bucket.max(1) + 1).next_power_of_two().min(256) as u32
 }
 
-/// From this many events in each on, buckets are worth being written in parallel.
+/// Buckets with at least this many events each are worth writing in parallel.
 const PARALLEL_EVENTS: u64 = 65_536;
 
 /// Returns the number of buckets for a tier that is added to a snapshot of this many `parts`. A delta of a tenth of a
-/// snapshot has so few events that they would be sorted and written by one thread: it has a bucket for each, but no
+/// snapshot has so few events that one thread would sort and write them all; so it has a bucket for each thread, but no
 /// more than the snapshot has parts.
 pub(crate) fn delta_bucket_count(events: i64, settings: &RunSettings, parts: u32) -> u32 {
     let in_parallel = (events.max(0) as u64 / PARALLEL_EVENTS).clamp(1, settings.thread_count() as u64).next_power_of_two();

@@ -35,7 +35,7 @@ const COLLECTED_ROWS: usize = 131_072;
 const COLLECTED_BYTES: usize = 16 << 20;
 const COLLECTED_PART_OF_LIMIT: usize = 128;
 
-/// What all partitioners of a run share.
+/// The context that all partitioners of a run share.
 #[derive(Clone)]
 pub(crate) struct ShuffleContext {
     pub(crate) plan: Arc<ViewPlan>,
@@ -70,7 +70,7 @@ pub(crate) struct BucketRows {
     /// Covers the rows in memory.
     pub(crate) reservation: MemoryReservation,
     spilled: Vec<(Arc<Spilled>, u32)>,
-    /// The size of all rows, when held in memory.
+    /// The size of all rows when they are in memory.
     pub(crate) bytes: usize,
 }
 
@@ -138,8 +138,8 @@ impl BucketPartitioner {
         Ok(buckets)
     }
 
-    /// What the sorts of all threads take beside the rows, if this partitioner's largest bucket is as large in the
-    /// others.
+    /// The memory that the sorts of all threads take in addition to the rows, if this partitioner's largest bucket is
+    /// as large in the others.
     fn bytes_of_sorts(&self) -> Result<usize> {
         let ShuffleContext { limit_bytes, threads, .. } = self.shuffle;
         let bytes = |bucket: usize| -> Result<usize> {
@@ -271,8 +271,8 @@ impl Spilled {
     }
 }
 
-/// Returns the bytes that the rows of a batch take by themselves. Partial returns slices of one large batch, and
-/// buckets share constant columns.
+/// Returns the bytes that only the rows of a batch take: Partial returns slices of one large batch, and buckets share
+/// constant columns.
 pub(crate) fn sliced_bytes(batch: &RecordBatch) -> Result<usize> {
     let column_bytes = |column: &ArrayRef| -> Result<usize> {
         let data = column.to_data();

@@ -61,8 +61,8 @@ pub(crate) struct ExternalSort {
     waiting: Vec<RecordBatch>,
     waiting_rows: usize,
     waiting_bytes: usize,
-    /// How many rows or bytes must wait before a key's end is searched for. It doubles while a key does not end, so
-    /// that a long key is copied only a few times.
+    /// How many rows or bytes must have been collected before the end of a key is looked for. It doubles while a key
+    /// does not end, so that a long key is copied only a few times.
     worth_rows: usize,
     worth_bytes: usize,
     memory: SortMemory,
@@ -113,7 +113,7 @@ impl ExternalSort {
         if self.waiting_rows == 0 { Ok(None) } else { self.take(true) }
     }
 
-    /// What is not available while rows are sorted is the folder that they are spilled to.
+    /// Adds the folder for spilling to errors: while rows are sorted, only that can be unavailable.
     fn at_its_folder(&self, error: DataFusionError) -> Error {
         let error = Error::from(error);
         let folders = self.context.runtime_env().disk_manager.temp_dir_paths();
@@ -148,8 +148,7 @@ impl ExternalSort {
     }
 }
 
-/// The rows of a bucket, as a sort reads them: those in memory first, whose memory is given back one batch after
-/// another.
+/// The rows of a bucket, as a sort reads them: first those in memory, which is released batch by batch.
 fn rows_of(mut bucket: BucketRows, schema: SchemaRef) -> SendableRecordBatchStream {
     let mut rows = RecordBatchReceiverStream::builder(schema, 2);
     let send = rows.tx();

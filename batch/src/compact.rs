@@ -32,7 +32,7 @@ use crate::lease::KeepLease;
 use crate::memory::PeakPool;
 use crate::session::open_session;
 
-/// A compaction takes at most this part of a run's memory limit, as runs go on beside it.
+/// A compaction takes at most 1/`PART_OF_LIMIT` of a run's memory limit, because runs continue meanwhile.
 const PART_OF_LIMIT: usize = 4;
 
 const DAY_US: i64 = 24 * 3_600 * 1_000_000;
@@ -61,7 +61,7 @@ pub struct Compacted {
 }
 
 impl Compacted {
-    /// Returns what both did.
+    /// Returns the sum of both.
     pub fn and(&self, other: &Compacted) -> Compacted {
         Compacted {
             checkpoints: self.checkpoints + other.checkpoints,
@@ -122,7 +122,7 @@ impl Batch {
         Ok(Compaction::Done(done))
     }
 
-    /// Returns the versions behind each stream's files, and the checkpoints where they change.
+    /// Returns the versions that wrote each stream's files, and the checkpoints at which they change.
     async fn versions(&self, state: &CatalogState, group: &[&CheckpointRecord]) -> Result<(BTreeMap<Arc<str>, Versions>, BTreeSet<Uuid>)> {
         let (mut before, mut changed) = (BTreeMap::new(), BTreeSet::new());
         for checkpoint in group {
@@ -238,7 +238,7 @@ impl Batch {
         Ok((session, Arc::new(SortExec::new(order, rows))))
     }
 
-    /// Deletes files that no transaction will name; what is left by an error here, the collector finds.
+    /// Deletes files that no transaction will name. If that fails, the collector finds them.
     async fn delete(&self, files: &[FileRecord]) {
         for file in files {
             if let Err(error) = self.storage.delete(&file.path).await {
@@ -260,17 +260,17 @@ fn inputs_of<'s>(state: &'s CatalogState, checkpoints: &[Uuid]) -> Result<Inputs
     Ok(inputs)
 }
 
-/// The versions of a stream's definition behind the files of checkpoints.
+/// The versions of a stream's definition that wrote the files of checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Versions {
-    /// Behind the archive files, if there are any.
+    /// Those of the archive files, if there are any.
     of_events: Option<ArchiveVersions>,
     /// The version that decided events and dead letters. `None`: an earlier release wrote dead letters without it.
     decided_by: Option<u32>,
 }
 
 impl Versions {
-    /// Returns the versions behind the files of both, or `None` if they are not the same, or it is not known.
+    /// Returns the versions of both, or `None` if they differ or it is unknown whether they do.
     fn and(&self, after: Versions) -> Option<Versions> {
         let decided_by = self.decided_by.filter(|version| after.decided_by == Some(*version))?;
         let of_events = self.of_events.or(after.of_events);
@@ -302,7 +302,7 @@ fn event_day(schema: &SchemaRef) -> Result<Arc<dyn PhysicalExpr>> {
     Ok(Arc::new(BinaryExpr::new(micros, Operator::Divide, day)))
 }
 
-/// Checks that a file has all the rows of those that it takes the place of.
+/// Checks that a file has all rows of those that it replaces.
 fn complete(of: &[&FileRecord], file: FileRecord) -> Result<FileRecord> {
     let expected: i64 = of.iter().map(|file| file.rows).sum();
     if file.rows == expected {

@@ -7,13 +7,13 @@
 //! checkpoints since its cut -------> states by bucket --sort, merge --+
 //! ```
 //!
-//! Both sides are as of one cut and time: the run's. If other runs added to the snapshot while it recomputed, they are
-//! as of the cut of the last of these, and the base is added to in the same way. Any difference is a defect, or damage
-//! that no checksum shows: the run publishes what it recomputed all the same, because the archive is what states are
-//! computed from.
+//! Both sides are as of one cut and time: the run's. If other runs added to the snapshot while it recomputed, both
+//! sides are as of the cut of the last of these, and the same is added to the base. Any difference is a defect, or
+//! damage that no checksum detects. The run publishes what it recomputed anyway, because states are defined by the
+//! archive.
 //!
-//! Memory is bounded as in any run: the kept states are partitioned as a recomputation's, and spilled. A comparison
-//! that fails does not fail its run.
+//! Memory is bounded as in any run: the kept states are partitioned and spilled like those of a recomputation. A
+//! failing comparison does not make its run fail.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -52,7 +52,7 @@ mod rows;
 
 use rows::{ComparedRows, compare_at_hand};
 
-/// Compares what was recomputed or replayed with the snapshot before, where incremental runs keep one.
+/// Compares recomputed or replayed states with the previous snapshot, if incremental runs maintain one.
 pub(crate) async fn compare_recomputed(
     attempt: &Attempt<'_>,
     request: &RunRequest,
@@ -74,8 +74,8 @@ pub(crate) async fn compare_recomputed(
     Some(tokio::time::timeout(most, compared).await.unwrap_or_else(too_long))
 }
 
-/// Compares what was `recomputed` with the snapshot `before`, each with what was committed since, and reports what
-/// differs. `attempt` is as of the later of the two.
+/// Compares the `recomputed` snapshot with the one `before`, each with the checkpoints since its cut, and reports the
+/// differences. `attempt` is as of the later of the two.
 async fn compared(attempt: &Attempt<'_>, before: &Manifest, recomputed: &Manifest, context: &RunContext<'_>) -> Comparison {
     let began = Instant::now();
     let mut bytes_read = 0;
@@ -167,16 +167,16 @@ impl<'s> StatesAtCut<'s> {
 
 /// The recomputed states of one bucket.
 enum Recomputed<'s> {
-    /// A file, if the bucket is not empty.
+    /// The file of the bucket, unless it is empty.
     Written(Option<&'s BucketFile>),
-    /// Together with those of checkpoints since.
+    /// The states with those of the checkpoints since.
     AddedTo(BucketRows),
 }
 
-/// What brings both sides to the same form.
+/// Converts both sides to the same form.
 struct Sides<'r> {
     attempt: &'r Attempt<'r>,
-    /// Its floors are those that both sides keep.
+    /// Its floors are the ones above which both sides keep rows.
     writer: SnapshotWriter,
     edges_from: EdgesFrom,
 }
@@ -217,7 +217,7 @@ impl Sides<'_> {
         Ok(found)
     }
 
-    /// Sends the rows of a recomputed file, without what the kept states do not have any more.
+    /// Sends the rows of a recomputed file, without those that the kept states have already dropped.
     async fn read(&self, file: &BucketFile, send: mpsc::Sender<StateRows>) -> Result<()> {
         let view = &self.attempt.view;
         let mut batches = read_bucket(&self.attempt.batch.storage, file).await?;
@@ -260,7 +260,7 @@ impl Sides<'_> {
         }
     }
 
-    /// Has rows of a side at hand, unless it has ended.
+    /// Fetches rows of a side if none are buffered, unless it has ended.
     async fn refill(&self, at_hand: &mut Option<StateRows>, rows: &mut mpsc::Receiver<StateRows>) -> Result<()> {
         while is_done(at_hand)
             && let Some(next) = rows.recv().await
@@ -281,8 +281,8 @@ fn counts_expired(view: &LiveView, edges_from: &EdgesFrom) -> bool {
     view.plan.liveness_links().is_some() && *edges_from != EdgesFrom::default()
 }
 
-/// Edges keep when they were last seen, under each condition. A time that no window reaches any more is as good as
-/// none.
+/// Removes the times, under each condition, at which edges were last seen if no window reaches them any more: they are
+/// equivalent to none.
 fn without_old_times(view: &LiveView, edges_from: &EdgesFrom, rows: &RecordBatch) -> Result<RecordBatch> {
     if !counts_expired(view, edges_from) {
         return Ok(rows.clone());

@@ -1,4 +1,4 @@
-//! What every step of a run needs, and the run's record while it is under way.
+//! The context that every step of a run needs, and the run's record while it is under way.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use crate::memory::Resident;
 use crate::progress::EventsRead;
 use crate::run_leases::{LOOK, RunLeases};
 
-/// What every step of a run needs.
+/// The context of every step of a run.
 pub(crate) struct RunContext<'a> {
     pub(crate) leases: &'a RunLeases,
     pub(crate) clock: &'a Clock,
@@ -22,13 +22,13 @@ pub(crate) struct RunContext<'a> {
     pub(crate) progress: &'a (dyn Fn(i64) + Send + Sync),
     pub(crate) events_read: &'a EventsRead,
     pub(crate) resident: &'a Resident,
-    /// Whether the new snapshot is made, and only left to be compared and published.
+    /// Whether the new snapshot is complete, and only needs to be compared and published.
     pub(crate) made: AtomicBool,
     /// How the run makes its snapshot, once that is decided.
     pub(crate) strategy: Mutex<Option<Strategy>>,
-    /// What it has saved.
+    /// The draft that the run has saved.
     pub(crate) draft: Mutex<Option<RunDraft>>,
-    /// Held while the run's record is stored: what is stored later says more.
+    /// Held while the run's record is stored, so that a later report is stored last.
     pub(crate) recording: tokio::sync::Mutex<()>,
 }
 
@@ -61,7 +61,7 @@ impl RunContext<'_> {
         catalog.commit_with_retry(commit).await.map(drop)
     }
 
-    /// Lets other runs of the version go on while this one recomputes, under the lease for that.
+    /// Lets other runs of the version continue while this one recomputes under the lease for that.
     pub(crate) async fn step_aside(&self, catalog: &Catalog, run: &RunRecord) -> Result<()> {
         let recording = self.recording.lock().await;
         let mut expect = self.leases.expect_all((self.clock)());
@@ -77,7 +77,7 @@ impl RunContext<'_> {
         Ok(())
     }
 
-    /// Waits until no other run of the version is under way, and pins the catalog state of then.
+    /// Waits until no other run of the version is under way, and pins the catalog state of that moment.
     pub(crate) async fn step_in(&self, catalog: &Catalog, run: &RunRecord) -> Result<(Arc<CatalogState>, RunRecord)> {
         let held = self.leases.acquire_run_again().await?;
         let _recording = self.recording.lock().await;

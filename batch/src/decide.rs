@@ -1,5 +1,5 @@
-//! Decides which version of a view a run recomputes, up to where it reads, and what its publication changes. All are
-//! pure functions of a catalog state.
+//! Decides which version of a view a run recomputes, up to which cut it reads, and what its publication changes. All
+//! are pure functions of a catalog state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl RunTime {
     }
 }
 
-/// Up to where a run reads, and what it keeps.
+/// The cut up to which a run reads, and the floors above which it keeps rows.
 #[derive(Clone)]
 pub(crate) struct RunInputs {
     pub(crate) cut: Vector,
@@ -82,7 +82,7 @@ impl RunInputs {
         self.edges_from = view.plan.edges_from(t);
     }
 
-    /// The archive's files that hold what a recomputation reads.
+    /// The archive files that a recomputation reads.
     pub(crate) fn archive(&self, state: &CatalogState, view: &LiveView) -> Vec<FileRecord> {
         let bounds = ArchiveBounds { cut: Some(&self.cut), oldest: view.plan.oldest_kept(self.t), newest: None };
         archive_files(state, &view.streams(), bounds).into_iter().cloned().collect()
@@ -104,8 +104,8 @@ fn max_event_time(state: &CatalogState, streams: &[Arc<str>]) -> Option<Micros> 
 
 /// Makes a version that was being built the served one in the same transaction. Its predecessor is kept for `keep_old`.
 ///
-/// Decides by the catalog state at the commit: a version that was dropped or replaced in the meantime stays so. One
-/// that was switched to in the meantime is published like any other.
+/// Decides by the catalog state at the commit: a version that was dropped or replaced in the meantime stays so, and one
+/// that became the served version is published like any other.
 pub fn switch_version(
     commit: &mut Commit,
     state: &CatalogState,

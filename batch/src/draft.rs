@@ -1,4 +1,4 @@
-//! What a recomputation in slices has saved: written after each slice, taken up by the next run if this one is killed
+//! The draft of a recomputation in slices: it is saved after each slice, taken up by the next run if this one is killed
 //! or fails, and deleted once the snapshot is published. The finished snapshot has none of its files.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ const DELETED_AT_ONCE: usize = 16;
 
 /// The states of the first slices, each as a tier whose rows are neither sorted nor rolled up.
 pub(crate) struct Draft {
-    /// Up to the end of the last slice. Its base is empty: the slices are deltas.
+    /// The manifest of all slices so far. Its base is empty: the slices are deltas.
     manifest: Manifest,
     /// The number of the next slice.
     next: u32,
@@ -40,11 +40,11 @@ impl Draft {
         Draft { manifest, next: 0, resumed: 0 }
     }
 
-    /// What the last recomputation saved, if this run can go on with it: not if that one is still at work. A linked
-    /// view's run then goes on as of the time at which that one began, as if it had only taken longer: links are left
-    /// out by the events of all slices alike.
+    /// Returns the draft of the last recomputation, if this run can continue it. It cannot while that one is still at
+    /// work. The run of a linked view continues as of the time at which that one began, as if it had only taken longer,
+    /// because links have to be left out by the same rule in all slices.
     ///
-    /// Errors: `Unavailable` if the storage does not answer: to begin again would cost much, and the next attempt
+    /// Errors: `Unavailable` if the storage does not answer: beginning again would cost much, and the next attempt
     /// little.
     pub(crate) async fn resume(attempt: &mut Attempt<'_>, context: &RunContext<'_>) -> Result<Option<Draft>> {
         let (view, state) = (&attempt.view, attempt.state);
@@ -86,7 +86,7 @@ impl Draft {
         self.next
     }
 
-    /// Up to where its slices reach.
+    /// The vector up to which its slices reach.
     pub(crate) fn cut(&self) -> &Vector {
         &self.manifest.cut
     }
@@ -122,8 +122,8 @@ impl Draft {
         failpoint::hit("run.slice")
     }
 
-    /// Deletes its files: those of this run, and of earlier ones that it went on with. What cannot be deleted now, the
-    /// collector finds later.
+    /// Deletes its files: those of this run, and of earlier ones that it continued. The collector finds files that
+    /// cannot be deleted now.
     pub(crate) async fn delete(&self, batch: &Batch) {
         let names = self.manifest.state_files().filter_map(|file| file.path.parse().ok());
         let runs: BTreeSet<Uuid> = names.filter_map(|name: ObjectName| name.run()).chain([self.manifest.run]).collect();
@@ -143,7 +143,7 @@ impl Draft {
     }
 }
 
-/// A draft whose files cannot be read is not taken up again.
+/// Notes a draft whose files cannot be read, so that it is not taken up again.
 pub(crate) fn note_if_damaged(error: &Error, context: &RunContext<'_>) {
     if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) {
         context.note_draft(None);
@@ -178,7 +178,7 @@ async fn check_files(storage: &ObjectStorage, manifest: &Manifest) -> Result<()>
     }
 }
 
-/// Why a run cannot go on with a draft that was begun as of this time.
+/// Returns why a run cannot continue a draft that was begun as of this time.
 fn why_unusable(attempt: &Attempt<'_>, draft: &Manifest, begun_at: Micros) -> Option<&'static str> {
     let (state, view, inputs) = (attempt.state, &attempt.view, &attempt.inputs);
     let joined_later = || attempt.before.as_ref().and_then(|before| before.joined.as_ref()).is_some_and(|joined| joined.t > begun_at);

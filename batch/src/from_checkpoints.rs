@@ -21,13 +21,14 @@ use crate::write::Rows;
 impl Batch {
     /// Returns, per partition, the first offset that a replay of a view reads.
     ///
-    /// Errors: `NotFound` for a view that is not there; `Unavailable` if the storage does not answer.
+    /// Errors: `NotFound` for an unknown view; `Unavailable` if the storage does not answer.
     pub async fn replay_start(&self, view: &str, t: RunTime) -> Result<Vector> {
         let state = self.catalog.state().await?;
         self.replay_start_of(&state, view, version_to_run(&state, view)?, t).await
     }
 
-    /// What a replay has to pin: all from where it starts, and nothing of the streams that it does not read.
+    /// Returns the vector that a replay has to pin: everything from its start, and nothing of the streams that it does
+    /// not read.
     pub(crate) async fn replay_pin(&self, state: &CatalogState, view: &str, version: u32, t: RunTime) -> Result<Vector> {
         let start = self.replay_start_of(state, view, version, t).await?;
         let read: BTreeSet<&PartitionId> = start.iter().map(|(partition, _)| partition).collect();
@@ -70,8 +71,8 @@ pub(crate) async fn from_checkpoints(attempt: &Attempt<'_>, from: StatesFrom, co
     write_one_tier(attempt, states, context).await
 }
 
-/// The checkpoints up to the cut that may hold events which still count. Of a linked view all: those of its events that
-/// are too old are counted.
+/// Returns the checkpoints up to the cut that may hold events which still count. For a linked view these are all,
+/// because its events that are too old are counted.
 pub(crate) fn countable<'s>(state: &'s CatalogState, view: &LiveView, inputs: &RunInputs) -> Vec<&'s CheckpointRecord> {
     let counts_old = view.plan.links().is_some();
     let oldest = view.plan.oldest_kept(inputs.t).filter(|_| !counts_old);

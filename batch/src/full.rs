@@ -6,7 +6,7 @@
 //!                   slice of the archive --> states, stored -----sort, roll up--> one tier
 //! ```
 //!
-//! After each slice the states so far are saved as a draft, so that a run which is killed loses the slice at hand.
+//! After each slice the states so far are saved as a draft, so that a run that is killed loses only the current slice.
 
 use definitions::StreamDefinition;
 use engine::events::plan_schema;
@@ -24,8 +24,8 @@ use crate::slices::{Slice, Slices};
 use crate::tiers::slice_rows;
 use crate::write::Rows;
 
-/// Returns the recomputed snapshot; if it was made in slices, with what was saved of them, to be deleted once it is
-/// published.
+/// Returns the recomputed snapshot. If it was made in slices, also returns the draft, which is to be deleted once the
+/// snapshot is published.
 pub(crate) async fn recomputed(attempt: &mut Attempt<'_>, context: &RunContext<'_>) -> Result<(NewSnapshot, Option<Draft>)> {
     let saved = Draft::resume(attempt, context).await?;
     let slices = Slices::new(attempt.state, &attempt.view, &attempt.inputs, attempt.settings.events_per_slice);

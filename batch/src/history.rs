@@ -1,4 +1,4 @@
-//! What backtests and training data have in common: archived events one after another, and the rows of views at each
+//! The common part of backtests and training data: archived events one after another, and the rows of views at each
 //! moment.
 //!
 //! - `order`: the events of one stream, sorted by DataFusion. The sort spills.
@@ -23,14 +23,14 @@ use std::sync::Arc;
 
 use definitions::StreamDefinition;
 
-/// What counts as known at a moment.
+/// Which events count as known at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
-    /// What had arrived. For a scored event: in its own partition the offsets before its own, in the others what the
-    /// log received before it. For a row with a time: of what is dated up to that time, what the log had received by
-    /// then.
+    /// Events that had arrived. For a scored event: in its own partition the events at lower offsets, in the others
+    /// those that the log received before it. For a row with a time: of the events dated up to that time, those that
+    /// the log had received by then.
     Log,
-    /// What is dated before, whenever it arrived.
+    /// Events that are dated before, whenever they arrived.
     Event,
 }
 

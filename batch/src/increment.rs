@@ -1,5 +1,5 @@
-//! An incremental run: adds the states of the checkpoints since the last cut to the snapshot before, as a delta, and
-//! merges tiers where that is due.
+//! An incremental run: adds the states of the checkpoints since the last cut to the previous snapshot, as a delta, and
+//! merges tiers that are due.
 //!
 //! ```text
 //! checkpoints since the cut --segments--> delta ------------------------------------+
@@ -32,16 +32,16 @@ use crate::segments::{States, StatesFrom, at_levels, states_bytes, states_of};
 use crate::tiers::tier_rows;
 use crate::write::{Rows, Written};
 
-/// What became of an incremental run.
+/// The outcome of an incremental run.
 pub(crate) enum Incremented {
     Snapshot(Box<NewSnapshot>),
-    /// The snapshot before holds everything up to the cut.
+    /// The previous snapshot holds everything up to the cut.
     Nothing,
     /// The run has to recompute from the archive, for this reason.
     NotPossible(String),
 }
 
-/// Makes a snapshot of the one `before` and what was committed since, with the states of new checkpoints from there.
+/// Makes a snapshot of the one `before` and the checkpoints since, whose states are taken `from` there.
 pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, from: StatesFrom, context: &RunContext<'_>) -> Result<Incremented> {
     let checkpoints = checkpoints_after(attempt.state, &attempt.view.streams(), &before.cut)?;
     let is_lost = |path: &str| is_lost_to(attempt.run.id, attempt.state, path);
@@ -80,10 +80,10 @@ pub(crate) async fn increment(attempt: &Attempt<'_>, before: Manifest, from: Sta
     Ok(Incremented::Snapshot(Box::new(NewSnapshot { manifest, files, run, copies })))
 }
 
-/// What the new snapshot has in addition to the one before.
+/// The addition of the new snapshot to the previous one.
 struct SnapshotAddition {
     events: i64,
-    /// The events of links that no window reaches any more, left out.
+    /// The number of events of links that were left out because no window reaches them any more.
     expired: i64,
     /// The events that the view fails on.
     failures: Failures,
@@ -91,7 +91,7 @@ struct SnapshotAddition {
 }
 
 impl SnapshotAddition {
-    /// Returns the manifest of the new snapshot, whose tiers these are, without its join.
+    /// Returns the manifest of the new snapshot with these tiers, without its join.
     fn manifest(self, attempt: &Attempt<'_>, before: &Manifest, mut tiers: Vec<Tier>, made_at: Micros) -> Manifest {
         let deltas = if tiers.is_empty() { Vec::new() } else { tiers.split_off(1) };
         let base = tiers.pop().unwrap_or_default();
@@ -114,7 +114,7 @@ impl SnapshotAddition {
     }
 }
 
-/// Whether the snapshot before holds everything, time has changed nothing of it, and its join is whole.
+/// Whether the previous snapshot holds everything, the passing of time has not changed it, and its join is undamaged.
 pub(crate) fn is_nothing_new(
     checkpoints: &[&CheckpointRecord],
     view: &LiveView,
@@ -125,33 +125,33 @@ pub(crate) fn is_nothing_new(
     checkpoints.is_empty() && !has_lost_part && !is_outlived(before, view, t) && !is_join_due(view, before.joined.as_ref(), t)
 }
 
-/// What the recomputation left out that is the base of all snapshots since.
+/// The events left out by the recomputation that made the present base.
 fn left_out(before: &Manifest) -> Option<LeftOut> {
     let of_base = || before.joined.as_ref().map(|joined| LeftOut { cut: before.cut.clone(), t: joined.t });
     before.left_out.clone().or_else(of_base)
 }
 
-/// Leaves out tiers without rows. One without any stays where all are: the snapshot's base.
+/// Drops tiers without rows, except for the base.
 fn not_empty<T>(tiers: impl Iterator<Item = T>, tier: impl Fn(&T) -> &Tier) -> Vec<T> {
     tiers.enumerate().filter(|(place, one)| *place == 0 || !tier(one).files.is_empty()).map(|(_, one)| one).collect()
 }
 
-/// What a run writes.
+/// The output of a run.
 struct TierOutput<'r> {
     attempt: &'r Attempt<'r>,
     context: &'r RunContext<'r>,
     linked: Option<&'r LinkedRun>,
     written: Written,
-    /// The events of links that no window reaches any more, left out.
+    /// The number of events of links that were left out because no window reaches them any more.
     expired: i64,
 }
 
-/// The tiers of the new snapshot, oldest first, and what is over them.
+/// The tiers of the new snapshot, oldest first, and its join.
 struct NewTiers {
     tiers: Vec<Tier>,
-    /// Of a linked view.
+    /// The join of a linked view.
     joined: Option<MaterialisedJoin>,
-    /// The paths of files of the snapshot before that the new one has as well.
+    /// The paths of files that the new snapshot shares with the previous one.
     carried_over: Vec<String>,
     /// Of a linked view: the local copies of the tiers, for the next run.
     copies: Vec<CopiedTier>,

@@ -72,12 +72,12 @@ pub(crate) struct Join {
 pub(crate) struct WrittenJoin {
     pub(crate) joined: MaterialisedJoin,
     pub(crate) files: Vec<FileRecord>,
-    /// The files of the join before that hold all that is to be carried over from them, and nothing else.
+    /// The files of the previous join that are kept as they are, because all of their rows are carried over.
     pub(crate) carried_over: Vec<String>,
 }
 
 impl Join {
-    /// Compares the edges of one tier with those of the snapshot before. `None`: all keys are to be joined.
+    /// Compares the edges of one tier with those of the previous snapshot. `None` if all keys have to be joined.
     pub(crate) async fn compared(&self, state: &CatalogState, before: Option<&Manifest>) -> Option<JoinChanges> {
         let (before, joined) = self.followed(before?)?;
         if !before.deltas.is_empty() {
@@ -89,7 +89,8 @@ impl Join {
         self.changes(state, joined, if_readable(all(changed).await)?)
     }
 
-    /// Determines what a delta changes, and the time since the join of the snapshot before. `None`: likewise.
+    /// Determines the changes by a delta, and by the time since the join of the previous snapshot. `None` if all keys
+    /// have to be joined.
     pub(crate) async fn changed_by<'t>(
         &self,
         state: &CatalogState,
@@ -109,8 +110,8 @@ impl Join {
         Ok(self.changes(state, joined, changed))
     }
 
-    /// The snapshot before and its join, where rows of it may be carried over: it has the same edges in as many parts,
-    /// and no column changes with time alone.
+    /// Returns the previous snapshot and its join, if rows of it may be carried over: its edges have the same format,
+    /// it has as many parts, and no column uses the time itself.
     fn followed<'m>(&self, before: &'m Manifest) -> Option<(&'m Manifest, &'m MaterialisedJoin)> {
         let plan = &self.view.plan;
         let joined = before.joined.as_ref().filter(|joined| joined.format == JOIN_FORMAT)?;
@@ -121,7 +122,7 @@ impl Join {
         follows.then_some((before, joined))
     }
 
-    /// `changed` is `None` if it was too much.
+    /// `changed` is `None` if too much changed.
     fn changes(&self, state: &CatalogState, joined: &MaterialisedJoin, changed: Option<EdgeStarts>) -> Option<JoinChanges> {
         let EdgeStarts { near, far } = changed?;
         let near = if_readable(by_part(&self.view, near, self.edges.parts()))?;
@@ -189,7 +190,7 @@ impl Join {
         Ok(join)
     }
 
-    /// Writes one part: first the rows that are carried over, then those that are walked. A part in which nothing
+    /// Writes one part: first the rows that are carried over, then those that are walked again. A part in which nothing
     /// changed keeps its file.
     async fn part(self, part: u32, changes: Option<Arc<JoinChanges>>) -> Result<Part> {
         let carried = match changes.filter(|changes| !changes.lost.contains(&part)) {
@@ -220,8 +221,8 @@ impl Join {
         Ok(Part { file, walked, carried, estimated })
     }
 
-    /// Returns what is carried over of a part. Its rows are read completely before any is written, so that a damaged
-    /// file contributes none.
+    /// Returns the rows of a part that are carried over. They are read completely before any is written, so that a
+    /// damaged file contributes none.
     async fn carry(&self, part: u32, changes: Arc<JoinChanges>) -> Result<Carried> {
         let (join, known) = (self.clone(), changes.clone());
         let again = tokio::task::spawn_blocking(move || {
@@ -274,7 +275,7 @@ impl Join {
         })
     }
 
-    /// The join has NULL for values that could not be computed.
+    /// Warns of values that could not be computed, which are NULL in the join.
     fn warn_of(&self, failed: &FailedRows) {
         if let Some(first) = failed.values.first() {
             let column = self.view.plan.columns[first.column].field.name();
@@ -291,7 +292,7 @@ async fn changed_in_run(added: Arc<Added>, (run, is_added): (Arc<SortedRun>, boo
     tokio::task::spawn_blocking(move || added.changed_in(&run, is_added)).await?
 }
 
-/// Collects what changed. `None` if that is too much.
+/// Collects the changes. `None` if there are too many.
 async fn all(changed: impl Stream<Item = Result<EdgeStarts>>) -> Result<Option<EdgeStarts>> {
     let mut changed = std::pin::pin!(changed);
     let mut all = EdgeStarts::default();
@@ -305,7 +306,7 @@ async fn all(changed: impl Stream<Item = Result<EdgeStarts>>) -> Result<Option<E
     Ok(Some(all))
 }
 
-/// What is carried over of a part.
+/// The rows of a part that are carried over.
 enum Carried {
     Whole(Part),
     Some {
@@ -324,7 +325,7 @@ struct Part {
 
 enum PartFile {
     Written(BucketFile, FileRecord),
-    /// Of the join before.
+    /// The file of the previous join, which is kept as it is.
     Unchanged(BucketFile),
 }
 
@@ -366,7 +367,8 @@ impl PartOutput<'_> {
     }
 }
 
-/// A snapshot that cannot be read must not fail the run that replaces it: nothing is carried over from it.
+/// Ignores an error of reading the previous snapshot: it must not fail the run that replaces it, which then carries
+/// nothing over.
 pub(crate) fn if_readable<T>(read: Result<T>) -> Option<T> {
     read.inspect_err(|error| warn!(%error, "the previous snapshot cannot be read: its join is not carried over")).ok()
 }

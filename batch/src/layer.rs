@@ -17,13 +17,13 @@ use crate::shared_scan::SharedScan;
 pub struct Batch {
     pub catalog: Catalog,
     pub storage: ObjectStorage,
-    /// From which states are replayed.
+    /// The log from which states are replayed.
     pub log: Arc<dyn ReplayLog>,
     pub functions: Functions,
     pub settings: RunSettings,
     /// Identifies this process in leases.
     pub worker: String,
-    /// What runs of linked views leave to the next ones.
+    /// The copies of edges that runs of linked views leave to the next ones.
     pub copies: LocalCopies,
     /// The place of the next run in a scan of the archive that several share.
     pub(crate) shared_scan: SharedScan,
@@ -50,7 +50,7 @@ impl Batch {
         }
     }
 
-    /// The same layer, whose runs begin with these copies.
+    /// Returns the same layer with these copies.
     pub fn with_copies(self, copies: LocalCopies) -> Batch {
         Batch { copies, ..self }
     }
@@ -68,7 +68,7 @@ impl Batch {
 /// Settings of batch runs.
 #[derive(Debug, Clone)]
 pub struct RunSettings {
-    /// The limit for the memory that DataFusion's operators reserve, in bytes. What does not fit is spilled.
+    /// The limit for the memory that DataFusion's operators reserve, in bytes. Data that does not fit is spilled.
     pub memory_limit_bytes: usize,
     /// The number of cores that a run uses.
     pub threads: usize,
@@ -76,8 +76,8 @@ pub struct RunSettings {
     pub temp_dir: Option<PathBuf>,
     /// How long a run's lease is valid without being renewed.
     pub lease: Duration,
-    /// How often a run's progress is recorded, at most: every serving node looks at the catalog then. [`REPORT_EVERY`]
-    /// outside of tests.
+    /// How often a run's progress is recorded, at most: each time every serving node reads the catalog.
+    /// [`REPORT_EVERY`] outside of tests.
     pub report_every: Duration,
     /// A snapshot has one bucket for about this many events, at most 256 buckets: [`EVENTS_PER_BUCKET`] outside of
     /// tests.

@@ -1,8 +1,8 @@
 //! The batch layer: makes views' snapshots and publishes them.
 //!
 //! A run pins one catalog state, makes its view's states up to that state's vector (the *cut*), and publishes them in
-//! one transaction. A failed run never disturbs the snapshot that is served. A first run, and any run that has to,
-//! recomputes from the archive; other runs add what was committed since the last cut.
+//! one transaction. A failed run never disturbs the snapshot that is served. A first run recomputes from the archive,
+//! and so does any run that has to; other runs add what was committed since the last cut.
 //!
 //! ```text
 //! archive --Partial--> states by bucket --sort, merge, rollup--> base --publish--> snapshot
@@ -15,20 +15,20 @@
 //! In reading order:
 //!
 //! - `layer`: what all runs share.
-//! - `run`: a lease (`lease`) and a record around the making of a `snapshot`; `attempt`: what that works with.
+//! - `run`: a lease (`lease`) and a record around the making of a `snapshot`; `attempt`: its inputs and tools.
 //! - `limits`: the memory and time that a view's definition allows its runs.
-//! - `mode`, `request`: what a run is asked for; `basis`: from what it makes its snapshot; `decide`: up to where it
-//!   reads; `session` and `memory` limit its memory; `temp_folder`: where it spills to.
+//! - `mode`, `request`: what a run is asked for; `basis`: the data from which it makes its snapshot; `decide`: up to
+//!   where it reads; `session` and `memory` limit its memory; `temp_folder`: where it spills to.
 //! - `full`: all states from the archive (`recompute`), by bucket (`bucket_partitioner`); `shared_scan`: several runs
 //!   read it together; `progress`: how much of it is read.
-//! - `beside`: all states from the archive while other runs of the version go on (`run_leases`).
+//! - `beside`: all states from the archive while other runs of the version continue (`run_leases`).
 //! - `plan`: what a run would do.
 //! - `increment`: the states since the last cut, and the tiers that are merged (`tiers`); `from_checkpoints`: all
 //!   states anew; `one_tier`: a snapshot of all states.
 //! - `segments`: the states of checkpoints, from states objects or (`replay`) from their `events`.
 //! - `write`: each bucket sorted (`bucket_sort`, or with files `external_sort`) and rolled up.
 //! - `linked`: the runs of linked views, and where their edges are in local files; `join`: the materialised join.
-//! - `compare`: a recomputation held against what incremental runs had kept.
+//! - `compare`: a recomputation compared with the states that incremental runs had kept.
 //! - `publish`: the manifest and the transaction.
 //! - `compact`: outside of runs, makes one checkpoint of many, and one archive file.
 //! - `backtest`: outside of runs, scores archived events as a sink would have; `training`: computes the columns of

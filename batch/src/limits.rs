@@ -19,8 +19,8 @@ pub(crate) struct RunLimits {
 }
 
 impl RunLimits {
-    /// Returns the limits of the run's view version. None if its definition does not parse: the run reports that. A
-    /// replay that was asked for takes as long as its rate makes it.
+    /// Returns the limits of the run's view version. There are none if its definition does not parse, which the run
+    /// reports. A requested replay has no time limit: its duration follows from its rate.
     pub(crate) fn from_definition(state: &CatalogState, run: &RunRecord, mode: RunMode) -> RunLimits {
         let mut views = state.live(DefinitionKind::View);
         let record = views.find(|record| record.name == run.view && record.version == run.version);
@@ -40,8 +40,8 @@ impl RunLimits {
         self.timeout
     }
 
-    /// Waits until the run has taken too long, and returns the error to end it with; for ever if it may take any time,
-    /// or is `made` by then: it is to be compared and published only.
+    /// Waits until the run has taken too long, and returns the error that ends it. Waits for ever if there is no limit,
+    /// or if the snapshot is `made` by then and only needs to be compared and published.
     pub(crate) async fn time_out(self, made: &AtomicBool) -> Error {
         let Some(timeout) = self.timeout else { return std::future::pending().await };
         tokio::time::sleep(timeout).await;
@@ -51,15 +51,15 @@ impl RunLimits {
         timed_out(timeout)
     }
 
-    /// Gives a step as much time as the run had before it.
+    /// Limits a step to the time that the run had before it.
     ///
-    /// Errors: as of [`RunLimits::time_out`], and those of the step.
+    /// Errors: that of [`RunLimits::time_out`], and those of the step.
     pub(crate) async fn in_time<T>(self, step: impl Future<Output = Result<T>>) -> Result<T> {
         let Some(timeout) = self.timeout else { return step.await };
         tokio::time::timeout(timeout, step).await.unwrap_or_else(|_| Err(timed_out(timeout)))
     }
 
-    /// Names the setting to raise where the memory did not suffice: DataFusion's errors name its own.
+    /// Adds the setting to raise to errors about memory, because DataFusion's errors name its own settings.
     pub(crate) fn with_help(self, error: Error, settings: &RunSettings) -> Error {
         if error.kind() != ErrorKind::Limit {
             return error;

@@ -14,7 +14,7 @@ use crate::write::Written;
 /// An incremental run of a linked view.
 pub(crate) struct LinkedRun {
     pub(crate) local: LocalEdges,
-    /// The tiers of the snapshot before.
+    /// The tiers of the previous snapshot.
     pub(crate) before: Vec<CopiedTier>,
 }
 
@@ -24,8 +24,8 @@ pub(crate) fn local_edges(attempt: &Attempt<'_>) -> Option<LocalEdges> {
 }
 
 impl LinkedRun {
-    /// Copies the tiers of the snapshot before, but for those of which a copy is at hand. `None` for a view
-    /// that is not linked.
+    /// Copies those tiers of the previous snapshot of which this process has no copy. `None` for a view that is not
+    /// linked.
     pub(crate) async fn begin(attempt: &Attempt<'_>, before: &Manifest) -> Result<Option<LinkedRun>> {
         let Some(local) = local_edges(attempt) else { return Ok(None) };
         let left = attempt.copies.as_ref().map_or_else(|| attempt.batch.copies.left_by_last_run(&attempt.view.view_version()), Vec::clone);
@@ -40,12 +40,12 @@ impl LinkedRun {
         Ok(Some(LinkedRun { local, before: tiers }))
     }
 
-    /// The copies of those tiers of the snapshot before that the new one has as well.
+    /// The copies of the tiers that the new snapshot shares with the previous one.
     pub(crate) fn kept_tiers(&self, count: usize) -> Vec<CopiedTier> {
         self.before[..count].to_vec()
     }
 
-    /// Writes the join over the new snapshot's tiers, of which the `delta` is what the run adds.
+    /// Writes the join over the new snapshot's tiers, among which the run adds the `delta`.
     pub(crate) async fn join(
         &self,
         attempt: &Attempt<'_>,
@@ -59,7 +59,7 @@ impl LinkedRun {
     }
 }
 
-/// Writes the join over a snapshot that was recomputed. Returns the copy of its tier, too.
+/// Writes the join over a recomputed snapshot, and also returns the copy of its tier.
 pub(crate) async fn join_recomputed(
     attempt: &Attempt<'_>,
     local: &LocalEdges,
@@ -73,7 +73,7 @@ pub(crate) async fn join_recomputed(
     Ok((join.write(local, changes).await?, tiers))
 }
 
-/// Whether the rows of a view's join may have changed since it was written, with no event.
+/// Whether the rows of a view's join may have changed since it was written even without events.
 pub(crate) fn is_join_due(view: &LiveView, joined: Option<&MaterialisedJoin>, t: Micros) -> bool {
     let Some(links) = view.plan.links() else { return false };
     joined.is_none_or(|joined| changes_with_time(view, links, joined.t, t))

@@ -1,8 +1,8 @@
 //! The memory of a run: DataFusion's fair spilling pool under the configured limit, with its peak recorded.
 //!
 //! DataFusion's `PeakRecordingPool` keeps a total of its own, and subtracts a released reservation only after the pool
-//! has given it to another consumer. With several threads its peak can exceed what was ever reserved, and the limit. A
-//! run's record shows the peak next to the limit, so this pool reads the total from the inner pool.
+//! has given it to another consumer. With several threads its peak can exceed both the memory that was ever reserved
+//! and the limit. A run's record shows the peak next to the limit, so this pool reads the total from the inner pool.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -15,19 +15,19 @@ use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryLi
 /// How often the memory of the process is read while a run is under way.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The most memory that the process held while a run was under way, with all else that it did. What operators reserve
-/// is an estimate: this shows what they take.
+/// The peak memory of the whole process while a run was under way. Operators only estimate what they reserve; this
+/// shows what they really take.
 #[derive(Debug, Default)]
 pub(crate) struct Resident(AtomicI64);
 
 impl Resident {
-    /// 0 if the system does not say.
+    /// 0 if the system does not report it.
     pub(crate) fn peak_bytes(&self) -> i64 {
         self.note();
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Looks again and again, until it is dropped.
+    /// Reads the memory periodically, until it is dropped.
     pub(crate) async fn watch(&self) -> Infallible {
         loop {
             self.note();

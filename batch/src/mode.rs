@@ -7,7 +7,7 @@ use serde::Serialize;
 /// Which kind of run was requested.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RunMode {
-    /// What the view's strategy says.
+    /// As the view's strategy says.
     #[default]
     ByStrategy,
     /// A recomputation from the archive.
@@ -33,6 +33,6 @@ pub enum ReplayFrom {
     Archive,
 }
 
-/// A replay takes at most this many events a second unless a request names another rate, so that live work goes on
-/// beside it.
+/// A replay takes at most this many events a second unless a request names another rate, so that live work continues
+/// next to it.
 pub const REPLAYED_A_SECOND: NonZeroU32 = NonZeroU32::new(100_000).unwrap();

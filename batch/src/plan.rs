@@ -1,4 +1,4 @@
-//! What a run would read and write, decided from the catalog and the manifest of the snapshot before.
+//! Estimates what a run would read and write, from the catalog and the manifest of the previous snapshot.
 
 use std::sync::Arc;
 
@@ -28,16 +28,18 @@ pub struct RunPlan {
     pub view: Arc<str>,
     pub version: u32,
     pub strategy: Strategy,
-    /// Why it would not add to the snapshot before.
+    /// Why it would not add to the previous snapshot.
     pub why: Option<String>,
-    /// It would be skipped: nothing is new.
+    /// Whether it would be skipped because nothing is new.
     pub skipped: bool,
     pub cut: Vector,
-    /// Whose states it would gather: those since the last run's cut, or all. Of a recomputation, 0.
+    /// The number of checkpoints whose states it would gather: those since the last run's cut, or all. 0 for a
+    /// recomputation.
     pub checkpoints: usize,
-    /// The archived events whose states it would read or compute.
+    /// The number of archived events whose states it would read or compute.
     pub events: i64,
-    /// How many of these events an earlier run had read that ended early: this one would go on from there.
+    /// How many of these events an earlier run had already read before it ended early: this run would continue from
+    /// there.
     pub resumed: i64,
     /// How many of these events would be read from the log.
     pub replayed: i64,
@@ -45,10 +47,11 @@ pub struct RunPlan {
     pub archive: FileTotals,
     /// The parts of the snapshot that it would merge into one.
     pub merged: FileTotals,
-    /// What the comparison with the snapshot before would read, beside the new snapshot: that one, and the states since
-    /// its cut. None if nothing would be compared.
+    /// What the comparison would read in addition to the new snapshot: the previous one, and the states since its cut.
+    /// Zero if nothing would be compared.
     pub compared: FileTotals,
-    /// About what it would write; `None` for a first run. Of an incremental run at most this, but for its join.
+    /// An estimate of what it would write; `None` for a first run. An incremental run would write at most this, apart
+    /// from its join.
     pub written_bytes: Option<i64>,
 }
 
@@ -66,9 +69,10 @@ impl<'f> FromIterator<&'f FileRecord> for FileTotals {
 }
 
 impl Batch {
-    /// Says what a run of a view would do now. Nothing is written. `compare`: as in [`RunRequest`](crate::RunRequest).
+    /// Returns what a run of a view would do now. Nothing is written. `compare`: as in
+    /// [`RunRequest`](crate::RunRequest).
     ///
-    /// Errors: `NotFound` for a view that is not there; `Unavailable` if the storage does not answer.
+    /// Errors: `NotFound` for an unknown view; `Unavailable` if the storage does not answer.
     pub async fn plan(&self, view: &str, t: RunTime, (mode, compare): (RunMode, bool), now: Micros) -> Result<RunPlan> {
         let state = self.catalog.state().await?;
         let version = version_to_run(&state, view)?;
@@ -102,7 +106,7 @@ impl Batch {
     }
 }
 
-/// The files of a snapshot, and the states that were committed since.
+/// The files of a snapshot, and the states objects that were committed since.
 fn compared_files(state: &CatalogState, live: &LiveView, before: &Manifest) -> FileTotals {
     let checkpoints = checkpoints_after(state, &live.streams(), &before.cut).unwrap_or_default();
     let states: FileTotals = checkpoints.iter().flat_map(|checkpoint| state.readable_of(checkpoint.id, FileKind::States)).collect();
@@ -130,7 +134,7 @@ fn incremental(
     Ok(RunPlan { skipped, merged, written_bytes, ..plan })
 }
 
-/// What a run reads of these checkpoints.
+/// Plans what a run reads of these checkpoints.
 fn plan_of_checkpoints(
     state: &CatalogState,
     live: &LiveView,

@@ -1,11 +1,11 @@
-//! How many archived events a run under way has read.
+//! Counts the archived events that a run under way has read.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::physical_plan::ExecutionPlan;
 
-/// The archive's scan of a run at the moment, and what it read otherwise.
+/// The present archive scan of a run, and the number of events that it read otherwise.
 #[derive(Default)]
 pub(crate) struct EventsRead {
     scan: Mutex<Option<Arc<dyn ExecutionPlan>>>,
@@ -13,7 +13,7 @@ pub(crate) struct EventsRead {
 }
 
 impl EventsRead {
-    /// Counts what the scans of this plan read from now on.
+    /// Counts the rows that the scans of this plan read from now on.
     pub(crate) fn watch(&self, plan: Arc<dyn ExecutionPlan>) {
         let mut scan = self.scan.lock().unwrap_or_else(PoisonError::into_inner);
         let read = scan.replace(plan).map_or(0, |before| rows_read(&*before));

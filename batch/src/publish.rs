@@ -22,10 +22,10 @@ use crate::decide::switch_version;
 use crate::draft::Draft;
 use crate::layer::Batch;
 
-/// How often a switch of versions is decided while other commits get in between.
+/// How often a switch of versions is attempted while other commits get in between.
 const SWITCH_ATTEMPTS: usize = 21;
 
-/// Publishes a snapshot that is written, and deletes what was saved of it on the way.
+/// Publishes a written snapshot, and deletes its draft.
 pub(crate) async fn publish_made(
     attempt: &Attempt<'_>,
     made: NewSnapshot,
@@ -91,7 +91,7 @@ pub(crate) async fn skip(batch: &Batch, state: &CatalogState, run: RunRecord, co
     Ok(ended)
 }
 
-/// The option of the version as it is now: it may have changed while the version was built.
+/// The present `keep_old` of the version: it may have changed while the version was built.
 fn keep_old(state: &CatalogState, view: &LiveView) -> Duration {
     let is_it = |record: &&DefinitionRecord| record.name == view.name && record.version == view.version;
     let now = state.live(DefinitionKind::View).find(is_it).and_then(|record| parse_view(&record.sql).ok());

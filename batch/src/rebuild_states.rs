@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::layer::Batch;
 
-/// What became of a file that was reported damaged.
+/// The outcome for a file that was reported damaged.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RebuildOutcome {
     /// It was rebuilt; this file replaces it.

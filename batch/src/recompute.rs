@@ -22,8 +22,8 @@ use crate::progress::EventsRead;
 /// Events that fail go to `failures`, and `events_read` counts those that were read.
 ///
 /// Under memory pressure Partial emits early what it has, and the partitioner spills. States are merged when they are
-/// written, in order and a few keys at a time. A second aggregation in between would have to hold what the partitioner
-/// holds anyway, or spill it, which fails for states that are larger than their accumulators report.
+/// written, in order and a few keys at a time. A second aggregation in between would have to hold or spill what the
+/// partitioner holds anyway, and spilling it fails for states that are larger than their accumulators report.
 pub(crate) async fn recompute(
     shuffle: &ShuffleContext,
     session: &SessionContext,
@@ -72,8 +72,8 @@ pub(crate) fn join_partitions(partitions: Vec<Vec<BucketRows>>, buckets: u32) ->
     parts.into_iter().map(|parts| BucketRows::join(parts).ok_or_else(|| Error::internal("a plan has a partition"))).collect()
 }
 
-/// Does the work of each partition in a task of its own, `threads` at a time. A partition's work begins when its turn
-/// comes: a view over several streams has more partitions than a run has threads, and each of them reads files.
+/// Does the work of each partition in a separate task, `threads` at a time. The work on a partition begins only when it
+/// is its turn: a view over several streams has more partitions than a run has threads, and each of them reads files.
 pub(crate) async fn each_partition<T, F>(partitions: usize, threads: usize, work: impl Fn(usize) -> Result<F>) -> Result<Vec<T>>
 where
     F: Future<Output = Result<T>> + Send + 'static,

@@ -21,8 +21,8 @@ use crate::context::RunContext;
 use crate::events::{CheckpointEvents, FromArchive};
 use crate::mode::{ReplayFrom, ReplayRequest};
 
-/// Computes the states of checkpoints from their events. They go to buckets as they are computed, which spill: a
-/// checkpoint's states need not fit memory.
+/// Computes the states of checkpoints from their events. They are put into buckets as they are computed. Buckets spill,
+/// so a checkpoint's states need not fit memory.
 pub(crate) struct Replaying<'a> {
     view: &'a LiveView,
     context: &'a RunContext<'a>,
@@ -47,7 +47,8 @@ impl<'a> Replaying<'a> {
         Ok(Self { view, context, events, partial, pace: Pace::new(request.events_a_second) })
     }
 
-    /// Computes the states of a checkpoint, and gives `each` their rows. Returns the events that are not in them.
+    /// Computes the states of a checkpoint, and passes their rows to `each`. Returns the events that are left out of
+    /// them.
     pub(crate) async fn states_of(
         &mut self,
         checkpoint: &CheckpointRecord,
@@ -70,8 +71,8 @@ impl<'a> Replaying<'a> {
     }
 }
 
-/// Selects the columns of `schema` by name. What the events' version of their stream did not have yet is NULL, as in
-/// the archive.
+/// Selects the columns of `schema` by name. Columns that the events' version of their stream did not have yet are NULL,
+/// as in the archive.
 fn in_schema(schema: &SchemaRef, events: &RecordBatch) -> Result<RecordBatch> {
     let column = |field: &Arc<Field>| {
         let known = events.column_by_name(field.name()).cloned();
@@ -81,7 +82,7 @@ fn in_schema(schema: &SchemaRef, events: &RecordBatch) -> Result<RecordBatch> {
     RecordBatch::try_new(schema.clone(), columns).map_err(|error| Error::restating(ErrorKind::Corrupt, error))
 }
 
-/// Holds events to a rate.
+/// Limits the rate of events.
 struct Pace {
     began: Instant,
     taken: u64,
@@ -100,7 +101,7 @@ impl Pace {
         }
     }
 
-    /// How long after the begin the events taken so far are due.
+    /// How long after the start the events taken so far are due.
     fn due(&self) -> Option<Duration> {
         let a_second = u64::from(self.a_second?.get());
         Some(Duration::from_secs(self.taken / a_second) + Duration::from_secs(1) * (self.taken % a_second) as u32 / a_second as u32)

@@ -29,16 +29,16 @@ use crate::snapshot::make_snapshot;
 impl Batch {
     /// Runs one view and returns the record of the run: succeeded, or skipped if there is nothing new.
     ///
-    /// Errors: `Conflict` if another process is running this version of the view, or recomputes it as this run is asked
-    /// to.
+    /// Errors: `Conflict` if another process is running this version of the view, or already recomputes it when this
+    /// run is asked to recompute.
     pub async fn run(&self, request: RunRequest, clock: Clock, progress: &(dyn Fn(i64) + Send + Sync)) -> Result<RunRecord> {
         self.run_until(request, clock, progress, std::future::pending()).await
     }
 
-    /// The same, but the run is given up when `given_up` ends: it is recorded as failed, and its lease is released, so
-    /// that any process may run the view again at once.
+    /// The same, but the run is given up when `given_up` resolves: it is recorded as failed, and its lease is released,
+    /// so that any process may run the view again at once.
     ///
-    /// Errors, beside those of [`Batch::run`]: `Unavailable` if it was given up.
+    /// Errors, in addition to those of [`Batch::run`]: `Unavailable` if it was given up.
     pub async fn run_until(
         &self,
         request: RunRequest,
@@ -80,8 +80,8 @@ impl Batch {
         outcome
     }
 
-    /// The version to run, and what its lease pins: for a replay, all that it reads. Any other run reads what its own
-    /// cut and the snapshots before it keep.
+    /// Returns the version to run, and what its lease pins: for a replay, everything that it reads. Any other run reads
+    /// files that its own cut and the earlier snapshots keep.
     async fn version_and_pin(&self, request: &RunRequest) -> Result<(u32, Option<Vector>)> {
         let is_replay = matches!(request.mode, RunMode::Replay(_));
         if let Some(version) = request.version.filter(|_| !is_replay) {
@@ -198,7 +198,7 @@ fn new_record(request: &RunRequest, version: u32, now: Micros) -> RunRecord {
     }
 }
 
-/// A run that this process carries out, as a metric.
+/// Counts a run of this process in a metric.
 struct UnderWay(metrics::Gauge);
 
 impl UnderWay {

@@ -1,5 +1,5 @@
-//! The leases of a run. Most runs hold their version's lease from beginning to end, so that they exclude each other.
-//! One that recomputes beside the others lets it go meanwhile, and excludes only others that would do so:
+//! The leases of a run. Most runs hold their version's lease from beginning to end, so that they exclude each other. A
+//! run that recomputes concurrently with others releases it meanwhile, and excludes only other recomputations:
 //!
 //! ```text
 //! run/v@1         |--|  held by other runs, one after the other  |-------| published
@@ -21,11 +21,11 @@ use types::{Error, ErrorKind, Result};
 use crate::layer::Batch;
 use crate::lease::{KeepLease, ProcessHold, locked};
 
-/// How often a run that has recomputed looks whether the other run of its version has ended, and whether a catalog that
-/// did not answer does.
+/// How often a run that has recomputed checks whether the other run of its version has ended, and whether a catalog
+/// that did not answer does.
 pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
-/// A lease that a run holds, to the exclusion of other runs of the process.
+/// A lease that a run holds, which also excludes other runs of the process.
 pub(crate) struct RunLease {
     kept: KeepLease,
     _hold: ProcessHold,
@@ -81,7 +81,7 @@ impl RunLeases {
         Ok(Some(leases))
     }
 
-    /// Acquires the lease of the version again, however long the run at hand has it. No other one gets it before.
+    /// Acquires the lease of the version again, however long another run holds it. No third run gets it before.
     pub(crate) async fn acquire_run_again(&self) -> Result<RunLease> {
         let waiting = self.keep(&waiting_lease(&self.version.name, self.version.version), None).await;
         let waiting = waiting.unwrap_or_else(|error| {
@@ -95,8 +95,9 @@ impl RunLeases {
         run
     }
 
-    /// Acquires the lease for recomputing beside other runs, up to a cut: the states that are committed after it are
-    /// kept, also where all views have them, because the run adds them at its end. False if another run has it.
+    /// Acquires the lease for recomputing up to a cut, concurrently with other runs. The states that are committed
+    /// after the cut are kept even if all views have them, because the run adds them at its end. False if another run
+    /// has it.
     pub(crate) async fn acquire_recompute(&self, cut: &Vector) -> Result<bool> {
         let name = recompute_lease(&self.version.name, self.version.version);
         let lease = self.keep(&name, Some(cut.clone())).await?;
@@ -105,14 +106,14 @@ impl RunLeases {
         Ok(is_acquired)
     }
 
-    /// Whether another run, of this process or another, recomputes the version beside others.
+    /// Whether another run, of any process, recomputes the version concurrently.
     pub(crate) async fn is_recomputed_by_another(&self) -> Result<bool> {
         let name = recompute_lease(&self.version.name, self.version.version);
         let is_held_here = ProcessHold::acquire(&self.catalog, &self.owner, &name).is_none();
         Ok(is_held_here || self.living(&name).await?.is_some_and(|lease| lease.owner != self.owner))
     }
 
-    /// What is returned is to be released: the run goes on under its other lease.
+    /// Takes the version's lease, which is to be released: the run continues under its other lease.
     pub(crate) fn take_run(&self) -> Option<RunLease> {
         let run = locked(&self.leases).run.take();
         self.is_concurrent.store(true, Ordering::SeqCst);
@@ -129,20 +130,20 @@ impl RunLeases {
         self.is_concurrent.load(Ordering::SeqCst)
     }
 
-    /// The lease that the run works under.
+    /// The lease under which the run works.
     pub(crate) fn current(&self) -> Result<LeaseRecord> {
         let leases = locked(&self.leases);
         let lease = leases.run.as_ref().or(leases.recompute.as_ref());
         lease.map(|lease| lease.kept.current()).ok_or_else(|| Error::internal("a run without a lease"))
     }
 
-    /// That the run still holds its lease.
+    /// Expects that the run still holds its lease.
     pub(crate) fn expect(&self, now: Micros) -> Result<Expect> {
         let LeaseRecord { name, owner, epoch, .. } = self.current()?;
         Ok(Expect::Lease { name, owner, epoch, now })
     }
 
-    /// That the run still holds all its leases.
+    /// Expects that the run still holds all its leases.
     pub(crate) fn expect_all(&self, now: Micros) -> Vec<Expect> {
         let leases = locked(&self.leases);
         [&leases.run, &leases.recompute].into_iter().flatten().map(|lease| lease.expect(now)).collect()

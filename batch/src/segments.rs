@@ -35,11 +35,11 @@ const SEGMENTS_AT_ONCE: usize = 4;
 /// Where a run takes the states of checkpoints from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum StatesFrom {
-    /// Their states objects; where those lack them, they are computed from the archive.
+    /// From states objects; states that these lack are computed from the archive.
     Stored,
-    /// Their states objects; where those lack them, they are replayed from the log.
+    /// From states objects; states that these lack are replayed from the log.
     StoredOrLog,
-    /// All are computed from the checkpoints' events.
+    /// From events: all states are computed from the checkpoints' events.
     Events(ReplayRequest),
 }
 
@@ -56,7 +56,8 @@ impl StatesFrom {
         matches!(self, StatesFrom::StoredOrLog | StatesFrom::Events(ReplayRequest { from: ReplayFrom::Log, .. }))
     }
 
-    /// How what has no states is replayed; `None`: it is computed from the archive, segment by segment.
+    /// How checkpoints without states are replayed. `None` if their states are computed from the archive, segment by
+    /// segment.
     fn replayed(self) -> Option<ReplayRequest> {
         match self {
             StatesFrom::Stored => None,
@@ -70,12 +71,12 @@ impl StatesFrom {
 pub(crate) struct States {
     pub(crate) buckets: Vec<BucketRows>,
     pub(crate) failures: Failures,
-    /// The events of links that no window reaches any more, left out.
+    /// The number of events of links that were left out because no window reaches them any more.
     pub(crate) expired: i64,
 }
 
-/// What is done with the rows of segments, all of the finest level, before they go to their buckets. The second result
-/// is the number of events that were left out.
+/// Prepares the rows of segments, all of the finest level, before they are put into buckets. The second result is the
+/// number of events that were left out.
 pub(crate) type Prepare = Arc<dyn Fn(&RecordBatch) -> Result<(RecordBatch, i64)> + Send + Sync>;
 
 /// Moves rows to the levels that the run keeps, and leaves out edges that were last seen before `edges_from`.
@@ -84,8 +85,8 @@ pub(crate) fn at_levels(attempt: &Attempt<'_>, edges_from: EdgesFrom) -> Prepare
     Arc::new(move |rows| without_expired(&view, &edges_from, at_kept_levels(&view.plan, rows, &floors)?))
 }
 
-/// Gathers the states of these checkpoints in `bucket_count` buckets, in several tasks. What has to be replayed
-/// follows, in the order of the checkpoints.
+/// Gathers the states of these checkpoints in `bucket_count` buckets, in several tasks. Checkpoints that have to be
+/// replayed follow, in their order.
 ///
 /// Errors: `Limit` if a segment that has to be computed from the archive does not fit the limit.
 pub(crate) async fn states_of(
@@ -188,7 +189,7 @@ struct SegmentReader {
     view: LiveView,
     state: Arc<CatalogState>,
     from: StatesFrom,
-    /// The rows of the segment at hand: others give way, and the run's peak shows it.
+    /// The memory of the current segment's rows, so that other operators give way and the run's peak includes it.
     held: MemoryReservation,
     partitioner: BucketPartitioner,
     prepare: Prepare,
@@ -223,7 +224,7 @@ impl SegmentReader {
         Ok(ReadShare { states: States { buckets: self.partitioner.finish()?, failures, expired }, lacking, damaged })
     }
 
-    /// A checkpoint's rows, and the events that are not in them. `None`: they are to be replayed.
+    /// Returns a checkpoint's rows, and the events that are left out of them. `None` if they have to be replayed.
     async fn rows_of(&self, checkpoint: &CheckpointRecord, damaged: &mut Vec<Error>) -> Result<Option<(Vec<RecordBatch>, Failures)>> {
         if let StatesFrom::Events(_) = self.from {
             return Ok(None);

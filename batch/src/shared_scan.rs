@@ -38,12 +38,12 @@ use crate::slices::Slice;
 /// This many batches wait for each partition of each run.
 const WAITING: usize = 2;
 
-/// The place of one run in a scan that several share; the default is no place: the run reads the archive alone. Clones
-/// are the same place.
+/// The place of one run in a scan that several share. By default there is no place, and the run reads the archive
+/// alone. Clones are the same place.
 #[derive(Clone, Default)]
 pub(crate) struct SharedScan(Option<Arc<Membership>>);
 
-/// Left when it is dropped.
+/// The run leaves the scans when this is dropped.
 struct Membership {
     gathering: Arc<Gathering>,
     /// The slice that it joined last; [`NO_SLICE`] before the first.
@@ -57,23 +57,23 @@ const NO_SLICE: i64 = -1;
 struct Gathering {
     stream: Arc<str>,
     members: Mutex<Members>,
-    /// Where the scan runs: a place may be left by a thread that has no runtime.
+    /// The runtime of the scan, because a thread without a runtime may leave a place.
     runtime: tokio::runtime::Handle,
 }
 
 struct Members {
-    /// How many have not left.
+    /// How many runs have not left.
     active: usize,
-    /// Those whose next slice is not scanned yet.
+    /// The runs whose next slice is not scanned yet.
     waiting: Vec<(u32, Member)>,
 }
 
-/// What a run reads of the stream's archive.
+/// The part of the stream's archive that a run reads.
 pub(crate) struct ArchiveRead<'a> {
     pub(crate) storage: &'a ObjectStorage,
     pub(crate) stream: &'a str,
     pub(crate) files: Vec<FileRecord>,
-    /// The stream's, of which the run reads these columns; its partition and offset are among them.
+    /// The schema of the columns that the run reads of the stream, including partition and offset.
     pub(crate) schema: SchemaRef,
     pub(crate) columns: &'a [usize],
     pub(crate) slice: &'a Slice,
@@ -89,12 +89,12 @@ struct Member {
     columns: Vec<usize>,
     ranges: OffsetRanges,
     context: Arc<TaskContext>,
-    /// One for each partition. `None` is its end: without it the scan ended early.
+    /// One sink for each partition. `None` marks its end: without it, the scan ended early.
     sinks: Vec<mpsc::Sender<Result<Option<RecordBatch>>>>,
 }
 
 impl SharedScan {
-    /// Places for this many runs, in scans of a stream's archive. A runtime is around.
+    /// Creates places for this many runs in scans of a stream's archive. Must be called within a runtime.
     pub(crate) fn for_runs(stream: &Arc<str>, runs: usize) -> Vec<SharedScan> {
         let members = Mutex::new(Members { active: runs, waiting: Vec::new() });
         let gathering = Arc::new(Gathering { stream: stream.clone(), members, runtime: tokio::runtime::Handle::current() });
@@ -102,7 +102,7 @@ impl SharedScan {
         (0..runs).map(|_| SharedScan(Some(Arc::new(place())))).collect()
     }
 
-    /// The others do not wait for this run any more, if they still do.
+    /// Leaves the scans: the others no longer wait for this run.
     pub(crate) fn leave(&self) {
         if let Some(place) = &self.0 {
             place.leave();
@@ -110,8 +110,8 @@ impl SharedScan {
     }
 
     /// Joins the scan of a slice, and returns the rows that the run reads, in one partition for each thread. `None` if
-    /// it has no place in scans of this stream, as it is: then it has left. `None`, too, for a second scan of the same
-    /// slice.
+    /// the run has no place in scans of exactly this stream, in which case it leaves; also for a second scan of the
+    /// same slice.
     pub(crate) fn join(&self, reads: ArchiveRead<'_>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(place) = &self.0 else { return Ok(None) };
         let schema = Arc::new(reads.schema.project(reads.columns)?);
@@ -162,7 +162,7 @@ impl Drop for Membership {
 }
 
 impl Gathering {
-    /// Begins a scan if all runs that have not left wait for one: for those that are at the first slice.
+    /// Begins a scan if all runs that have not left wait for one. It is for those that wait for the earliest slice.
     fn begin_if_all_wait(&self, members: &mut Members) {
         let Some(first) = members.waiting.iter().map(|(slice, _)| *slice).min().filter(|_| members.waiting.len() >= members.active) else {
             return;
@@ -198,11 +198,11 @@ impl Gathering {
 /// Files that the same runs read.
 struct SharedFiles {
     plan: Arc<dyn ExecutionPlan>,
-    /// The places of the runs among all, each with where its columns are in those of the plan.
+    /// The indices of the runs, each with the places of its columns among those of the plan.
     readers: Vec<(usize, Vec<usize>)>,
 }
 
-/// The scans of all files, each once: first of those that most runs read, so that runs which read little are done
+/// The scans of all files, each file once. Files that most runs read come first, so that runs which read little finish
 /// early.
 fn parts(members: &[Member], stream: &Arc<str>, partitions: usize) -> Result<Vec<SharedFiles>> {
     let files: Vec<&[FileRecord]> = members.iter().map(|member| &*member.files).collect();

@@ -1,4 +1,4 @@
-//! Cuts the archive into slices, so that a recomputation of much history can save what it has after each. All are pure
+//! Cuts the archive into slices, so that a recomputation of much history can save its states after each. All are pure
 //! functions of a catalog state.
 //!
 //! A slice ends where a checkpoint ends, and slices follow each other without a gap: whichever files hold the events
@@ -14,12 +14,13 @@ use types::vector::Vector;
 
 use crate::decide::RunInputs;
 
-/// The archive is cut into no more slices than this, however large it is: each has files of its own.
+/// The archive is cut into at most this many slices, however large it is, because each has files of its own.
 const MOST: u64 = 32;
 
 /// Events of a view's streams between two vectors.
 pub(crate) struct Slice {
-    /// The place in the order of slices; one that several runs reach at the same time has the same number in all.
+    /// The place in the order of slices; a slice that several runs reach at the same time has the same number in all of
+    /// them.
     pub(crate) number: u32,
     pub(crate) from: Vector,
     pub(crate) to: Vector,
@@ -106,7 +107,7 @@ impl<'a> Slices<'a> {
     }
 }
 
-/// A power of two times `events_per_slice`, so that archives which differ by what came in between are cut alike.
+/// A power of two times `events_per_slice`, so that the archive is cut in the same places when it has grown a little.
 fn slice_size(events: i64, events_per_slice: u64) -> i64 {
     let mut size = events_per_slice.max(1);
     while size.saturating_mul(MOST) < events.max(0) as u64 {

@@ -1,4 +1,4 @@
-//! Makes a view's snapshot in the way that its basis allows, and publishes it.
+//! Makes a view's snapshot in the way that follows from its basis, and publishes it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

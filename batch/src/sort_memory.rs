@@ -14,14 +14,14 @@ const PART_OF_SHARE: usize = 8;
 /// The upper bound for sorting in memory: Arrow counts the bytes of texts and keys in 31 bits.
 const MOST_IN_MEMORY_BYTES: usize = 512 << 20;
 
-/// What the sort of one bucket may take.
+/// The memory that the sort of one bucket may take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SortMemory {
     share_bytes: usize,
 }
 
 impl SortMemory {
-    /// Of a run whose threads sort a bucket each.
+    /// For a run whose threads sort one bucket each.
     pub(crate) fn per_thread(limit_bytes: usize, threads: usize) -> SortMemory {
         SortMemory { share_bytes: limit_bytes / threads.max(1) }
     }
@@ -30,7 +30,7 @@ impl SortMemory {
         bucket_bytes <= self.most_in_memory_bytes()
     }
 
-    /// What sorting takes beside the rows of a bucket themselves.
+    /// The memory that sorting takes in addition to the rows of a bucket.
     pub(crate) fn bytes_beside(self, bucket_bytes: usize) -> usize {
         bucket_bytes.min(self.most_in_memory_bytes()) * (SORTING - 1)
     }

@@ -8,7 +8,7 @@ use datafusion::prelude::SessionConfig;
 use types::process_folder::ProcessFolder;
 use types::{Error, Result};
 
-/// What the names of the folders begin with.
+/// The prefix of the folders' names.
 const PREFIX: &str = "basestream-run-";
 
 /// The folder of one session. `None` if the system has no temporary folder that can be written: a session that does not
@@ -24,7 +24,7 @@ impl SessionFolder {
         }))
     }
 
-    /// Where the session's operators spill to.
+    /// The disk to which the session's operators spill.
     pub fn disk(&self) -> DiskManagerBuilder {
         let mode = match &self.0 {
             Some(folder) => DiskManagerMode::Directories(vec![folder.path().to_owned()]),
@@ -33,7 +33,7 @@ impl SessionFolder {
         DiskManagerBuilder::default().with_mode(mode)
     }
 
-    /// Lets the folder last as long as the sessions and tasks with this configuration.
+    /// Keeps the folder as long as sessions and tasks with this configuration exist.
     pub fn kept_in(self, config: SessionConfig) -> SessionConfig {
         match self.0 {
             Some(folder) => config.with_extension(Arc::new(folder)),
@@ -42,7 +42,7 @@ impl SessionFolder {
     }
 }
 
-/// Names the folder and its setting: the errors of the system and of DataFusion name neither.
+/// Adds the folder and its setting to an error, because those of the system and of DataFusion name neither.
 pub(crate) fn at_folder(folder: &Path, error: impl Into<Error>) -> Error {
     error.into().with("folder", folder.display()).with("setting", "batch.temp_dir")
 }

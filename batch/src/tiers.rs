@@ -12,9 +12,9 @@ use crate::bucket_partitioner::{BucketPartitioner, BucketRows};
 use crate::join::without_expired;
 use crate::recompute::{each_partition, join_partitions};
 
-/// Returns the rows of all files of these tiers, unsorted, in this many buckets, without tiles that are not kept any
-/// more: these are neither sorted nor spilled. The second result is the number of events of links that were left out,
-/// because no window reaches them any more.
+/// Returns the rows of all files of these tiers, unsorted, in this many buckets, without tiles that are no longer kept,
+/// which are neither sorted nor spilled. The second result is the number of events of links that were left out, because
+/// no window reaches them any more.
 pub(crate) async fn tier_rows(
     attempt: &Attempt<'_>,
     tiers: &[&Tier],
@@ -33,7 +33,7 @@ pub(crate) async fn slice_rows(attempt: &Attempt<'_>, slices: &[&Tier], buckets:
     Ok(rows_by_bucket(attempt, slices, (EdgesFrom::default(), buckets), placed).await?.0)
 }
 
-/// Returns what `keep` leaves of the rows of all files of these tiers.
+/// Returns the rows of all files of these tiers that `keep` keeps.
 async fn rows_by_bucket(
     attempt: &Attempt<'_>,
     tiers: &[&Tier],

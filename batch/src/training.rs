@@ -5,9 +5,9 @@
 //! archive, by stream -- sort by time --> chunks ---------+--> states so far --> columns of views --sort by row--> rows
 //! ```
 //!
-//! Rows and events pass once, in the order of time. Both sorts of rows spill, and so do those of events. What is held
-//! in memory, under the limit of the batch layer, are the keys of the rows and the states of these keys; of linked
-//! views all edges, because a walk from a key may lead to any.
+//! Rows and events pass once, in the order of time. Both sorts of rows spill, and so do those of events. The keys of
+//! the rows and the states of these keys are held in memory, under the limit of the batch layer; of linked views, all
+//! edges are held, because a walk from a key may lead to any of them.
 
 use std::sync::Arc;
 
@@ -52,15 +52,15 @@ pub struct Training {
 #[derive(Debug)]
 struct ViewColumns {
     live: LiveView,
-    /// The columns that are no keys: indices into the plan's columns.
+    /// The columns that are not keys: indices into the plan's columns.
     wanted: Vec<usize>,
 }
 
-/// What became of a spine.
+/// The result for a spine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trained {
     pub rows: u64,
-    /// With [`Known::Log`], of each stream that the views read.
+    /// With [`Known::Log`]: the first arrival of each stream that the views read.
     pub arrivals: Vec<FirstArrival>,
 }
 
@@ -70,7 +70,7 @@ pub struct FirstArrival {
     pub stream: Arc<str>,
     /// `None`: the archive has no event of it.
     pub first: Option<Micros>,
-    /// The rows that lie before it: nothing of the stream counts in them.
+    /// The number of rows before it, in which no event of the stream counts.
     pub rows_before: u64,
 }
 
@@ -101,8 +101,8 @@ impl Training {
         self.views.iter().map(|view| &view.live)
     }
 
-    /// The columns of the rows: those of the spine, then those of each view that are no keys. A name that two of them
-    /// would have gets its view's name in front.
+    /// The columns of the rows: those of the spine, then those of each view that are not keys. If two of them would
+    /// have the same name, the name of the view is put in front.
     ///
     /// Errors: `Input` if that name is taken too.
     pub fn output(&self, spine: &Spine) -> Result<SchemaRef> {
@@ -180,7 +180,7 @@ impl Batch {
         }
     }
 
-    /// Of each stream, with [`Known::Log`]. No rows are counted yet.
+    /// Returns the first arrival of each stream, with [`Known::Log`]. No rows are counted yet.
     async fn arrivals(&self, state: &CatalogState, training: &Training, session: &SessionContext) -> Result<Vec<FirstArrival>> {
         let mut arrivals = Vec::new();
         if training.known == Known::Event {
@@ -220,7 +220,7 @@ impl Batch {
     }
 }
 
-/// Answers rows as the events pass, and counts those that lie before the first event of a stream.
+/// Answers rows as the events pass, and counts the rows before the first event of a stream.
 async fn answer(
     training: &Training,
     output: &SchemaRef,

@@ -20,12 +20,13 @@ use crate::bucket_sort::{ExternalSort, sort_in_memory};
 use crate::join::{FinishedBucket, LocalBucket, LocalEdges};
 use crate::sort_memory::SortMemory;
 
-/// What the rows to be written are.
+/// The kind of rows to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rows {
     /// States of events, each at one level: the coarser ones are rolled up from them.
     Events,
-    /// Likewise, of a slice of the archive: they are written as they are, to be sorted with those of all slices.
+    /// States of the events in a slice of the archive. They are written as they are, and sorted later with those of all
+    /// slices.
     Slice { number: u32 },
     /// Rows of tiers, at all levels.
     Tiers,
@@ -48,12 +49,12 @@ pub(crate) struct Written {
     pub(crate) files: Vec<FileRecord>,
     pub(crate) rows: i64,
     pub(crate) bytes: i64,
-    /// A local copy of the same rows, if they are to be walked.
+    /// A local copy of the same rows, if they will be walked.
     pub(crate) local: Vec<FinishedBucket>,
 }
 
 impl Written {
-    /// Adds files that are not of state rows.
+    /// Adds files with something else than state rows.
     pub(crate) fn add(&mut self, files: Vec<FileRecord>) {
         self.bytes += files.iter().map(|file| file.bytes).sum::<i64>();
         self.files.extend(files);
@@ -149,7 +150,7 @@ impl SnapshotWriter {
         }
     }
 
-    /// Sends a bucket's rows in order, merged and rolled up.
+    /// Sorts a bucket and sends its rows, merged and rolled up.
     pub(crate) async fn sort(self, rows: BucketRows, send: mpsc::Sender<StateRows>) -> Result<()> {
         let gone = |_| Error::internal("the writer of a bucket is gone");
         let (order, memory) = (self.rows.order(), SortMemory::per_thread(self.limit_bytes, self.threads));

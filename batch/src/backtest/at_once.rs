@@ -11,7 +11,7 @@ use super::scored_keys::ScoredKeys;
 use super::scoring::Scoring;
 use crate::history::{MergedEvents, SeenStates};
 
-/// Scores the events as they pass. What is scored before an error stays scored.
+/// Scores the events as they pass. Rows that were scored before an error are kept.
 pub(super) async fn score_at_once(context: &BacktestContext<'_>, scoring: &mut Scoring<'_>) -> Result<(), PortionError> {
     let portion = Portion::All;
     let keys = ScoredKeys::find(context, portion, context.of_range().await?, 0).await?;

@@ -36,7 +36,7 @@ impl BatchFileWriter {
     }
 }
 
-/// A file that is written.
+/// A completely written file.
 pub(super) struct BatchFile {
     file: File,
 }
@@ -45,7 +45,8 @@ pub(super) struct BatchFile {
 pub(super) type FileBatches = StreamReader<BufReader<File>>;
 
 impl BatchFile {
-    /// Reads the batches from the first one on. That ends an earlier reading: both would have one position in the file.
+    /// Reads the batches from the first one on. An earlier reader becomes invalid, because both share one position in
+    /// the file.
     pub(super) fn read(&self) -> Result<FileBatches> {
         let mut file = self.file.try_clone()?;
         file.rewind()?;

@@ -12,7 +12,7 @@ use super::plans::PlannedSink;
 use super::portion::Portion;
 use crate::history::{SeenStates, StreamEvents, WantedRows};
 
-/// Events that are scored, which follow one another.
+/// Consecutive events that are scored.
 pub(super) struct Chosen {
     pub(super) events: RecordBatch,
     /// The number of the first one among all scored events.
@@ -44,7 +44,7 @@ impl Chosen {
         self.times.len()
     }
 
-    /// Without the events before this number.
+    /// Drops the events before this number.
     pub(super) fn starting_at(mut self, number: u64) -> Chosen {
         let scored = number.saturating_sub(self.first).min(self.count() as u64) as usize;
         self.events = self.events.slice(scored, self.count() - scored);
@@ -54,7 +54,7 @@ impl Chosen {
         self
     }
 
-    /// The events whose rows of a view are in the portion, which has the view.
+    /// Returns the events whose rows of a view are in the portion, which has the view.
     pub(super) fn asking(&self, (planned, join): (&PlannedSink<'_>, &JoinedView), portion: Portion) -> Result<AskingEvents> {
         let (keys, has_key) = join.keys(&planned.plan.stream, &self.events)?;
         let events = portion.events(planned.joined(join)?, &keys, self.count())?;
@@ -67,7 +67,7 @@ impl Chosen {
         Ok(AskingEvents { events, keys, has_key })
     }
 
-    /// A row of the view for each event that asks.
+    /// Returns a row of the view for each event that asks.
     pub(super) fn rows(
         &self,
         (planned, join): (&PlannedSink<'_>, &JoinedView),

@@ -22,17 +22,17 @@ pub(super) struct BacktestContext<'a> {
     pub(super) backtest: &'a Backtest<'a>,
     pub(super) plans: &'a ScoringPlans<'a>,
     pub(super) memory: Arc<dyn MemoryPool>,
-    /// Plans what views compute for each event.
+    /// A session for planning the expressions that views evaluate for each event.
     pub(super) planning: SessionContext,
     pub(super) on_progress: &'a (dyn Fn(BacktestProgress) + Sync),
-    /// For files.
+    /// The folder for files.
     pub(super) folder: PathBuf,
     session: SessionContext,
     archived: Archived<'a>,
 }
 
 impl<'a> BacktestContext<'a> {
-    /// With a memory limit and a session of its own.
+    /// Opens a context with a memory limit and a session of its own.
     pub(super) fn open(
         batch: &'a Batch,
         state: &'a CatalogState,

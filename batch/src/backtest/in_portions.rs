@@ -6,7 +6,7 @@
 //!                                      +-- events -------------------------------- merge --> scored rows
 //! ```
 //!
-//! The row that an event sees follows from the states of its key alone, so that the portions do not matter to it.
+//! The row that an event sees depends only on the states of its key, so the portions do not affect it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,13 +32,13 @@ use crate::history::{MergedEvents, SeenStates};
 
 /// Each portion has a file for each view that a sink joins, and all of them are read at the same time.
 const MOST_BUCKETS: u32 = 64;
-/// The number of the scored event that sees a row.
+/// The column with the number of the scored event that sees a row.
 const NUMBER: &str = "__number";
 
 /// Scores the events that `scoring` has not scored yet.
 ///
-/// Errors: `Unavailable` if the states of the linked views need more than the memory limit, or those of a portion of
-/// the keys that is not divided any more.
+/// Errors: `Unavailable` if the states of the linked views need more than the memory limit, or if a portion of the keys
+/// that cannot be divided further does.
 pub(super) async fn score_in_portions(context: &BacktestContext<'_>, scoring: &mut Scoring<'_>) -> Result<()> {
     let events = SortedEvents::sort(context).await?;
     let mut rows = rows_in_portions(context, &events, scoring.events).await?;
@@ -63,7 +63,7 @@ pub(super) async fn score_in_portions(context: &BacktestContext<'_>, scoring: &m
     }
 }
 
-/// The rows that the events from this number on see, of each view that a sink joins.
+/// Computes the rows of each joined view that the events from this number on see.
 async fn rows_in_portions(context: &BacktestContext<'_>, events: &SortedEvents, first: u64) -> Result<Vec<RowsInOrder>> {
     let mut rows: Vec<RowsInOrder> = context.plans.joins().map(|_| RowsInOrder::default()).collect();
     let mut buckets = 2;
@@ -94,7 +94,7 @@ async fn rows_in_portions(context: &BacktestContext<'_>, events: &SortedEvents, 
     Ok(rows)
 }
 
-/// Where there are twice as many buckets, the keys of a bucket are in these two.
+/// Returns the two buckets to which the keys of a bucket are divided if there are twice as many.
 fn halves(portion: Portion) -> Vec<Portion> {
     let Portion::Bucket { bucket, buckets } = portion else { return vec![portion] };
     [bucket + buckets, bucket].map(|bucket| Portion::Bucket { bucket, buckets: 2 * buckets }).to_vec()
@@ -195,12 +195,12 @@ struct RowsInOrder {
 /// The rows of one view that one portion has, in the order of the events.
 struct RowsOfPortion {
     batches: FileBatches,
-    /// Those of the last batch that are not taken.
+    /// The rows of the last batch that are not taken yet.
     rest: Option<RecordBatch>,
 }
 
 impl RowsInOrder {
-    /// Takes the rows that the events with these numbers see. They follow those that were taken before.
+    /// Takes the rows that the events with these numbers see. These events follow those of the previous call.
     fn take(&mut self, numbers: &Range<u64>) -> Result<RecordBatch> {
         let mut found = Vec::new();
         for part in &mut self.parts {

@@ -1,5 +1,5 @@
-//! Which scored events the log received too late for the windows of views. Where the windows end when the log received
-//! an event, and the events were ingested long after they happened, what they see is empty.
+//! Counts the scored events that the log received too late for the windows of views. If windows end at the time when
+//! the log received an event, events that were ingested long after they happened see nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ struct OfView {
 pub(super) struct LateEvents(Vec<OfView>);
 
 impl LateEvents {
-    /// `joins`: the views, with the columns of them that sinks read.
+    /// `joins`: the views, with their columns that sinks read.
     pub(super) fn new<'a>(joins: impl Iterator<Item = &'a JoinedView>) -> LateEvents {
         let mut windows: BTreeMap<Arc<str>, Vec<TimeRange>> = BTreeMap::new();
         for join in joins {

@@ -12,13 +12,13 @@ use crate::history::{MergedEvents, SeenStates};
 /// Called with scored events, and with the states of the events up to them.
 pub(super) type OnChosen<'a> = dyn FnMut(&Chosen, &SeenStates) -> Result<()> + Send + 'a;
 
-/// What one pass is for.
+/// The settings of one pass.
 pub(super) struct EventPass<'a> {
     pub(super) portion: Portion,
     pub(super) keys: ScoredKeys,
     /// The number of the first scored event whose rows are computed.
     pub(super) first: u64,
-    /// What is reported, by the number of events read.
+    /// Returns the progress to report for the number of events read.
     pub(super) progress: &'a (dyn Fn(u64) -> BacktestProgress + Sync),
 }
 

@@ -1,4 +1,4 @@
-//! The definitions of sinks that score events: what they read, and the rows that they make.
+//! The definitions of sinks that score events: the streams and views that they read, and the rows that they produce.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use super::scored::ScoredRecords;
 use super::{CHANGED, CHANGED_VERDICT, VERDICT};
 use crate::history::{SeenStates, WantedKeys, each_once};
 
-/// Where a scored event is, beside the columns of the sink.
+/// The columns with the place of a scored event, in addition to those of the sink.
 const PLACE: [(&str, &str); 3] = [("_partition", PARTITION), ("_offset", OFFSET), ("_event_time", EVENT_TIME)];
-/// Why the SELECT failed on an event, whose other columns are NULL.
+/// The column that says why the SELECT failed on an event; the event's other columns are then NULL.
 const ERROR: &str = "_error";
 const CHANGED_ERROR: &str = "_error_changed";
 
@@ -34,7 +34,7 @@ pub(super) const HELP: &str =
 pub(super) struct ScoringPlans<'a> {
     pub(super) live: PlannedSink<'a>,
     pub(super) changed: Option<PlannedSink<'a>>,
-    /// The column in which both decide, where there are two.
+    /// If there are two definitions: the column in which both put their decision.
     pub(super) verdict: Option<&'a str>,
 }
 
@@ -57,7 +57,7 @@ impl<'a> PlannedSink<'a> {
     }
 }
 
-/// How a definition makes its records. `which` says of two definitions which one it is.
+/// Returns the plan by which a definition makes its records. `which` names the definition in errors, if there are two.
 ///
 /// Errors: `Input` if it cannot be planned.
 pub fn plan_of_sink(which: &str, sink: &LiveSink) -> Result<Arc<SinkPlan>> {
@@ -111,7 +111,8 @@ impl<'a> ScoringPlans<'a> {
         Ok(self.views()?.values().any(|live| live.plan.links().is_none()))
     }
 
-    /// The states of a portion's views before the first event. Of a view with keys in `asked`, only theirs are kept.
+    /// Returns empty states of a portion's views, from before the first event. For a view with keys in `asked`, only
+    /// the states of these keys are kept.
     pub(super) fn states(
         &self,
         portion: Portion,

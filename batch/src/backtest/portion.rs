@@ -1,4 +1,4 @@
-//! Which rows of views are computed in one pass over the events.
+//! The rows of views that are computed in one pass over the events.
 
 use arrow::array::ArrayRef;
 use committed::registry::LiveView;
@@ -9,7 +9,7 @@ use types::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Portion {
     All,
-    /// Those of linked views. A walk over links may lead to any edge.
+    /// The rows of linked views. A walk over links may lead to any edge.
     Linked,
     /// Rows of the other views whose keys hash to this bucket.
     Bucket {
@@ -42,7 +42,7 @@ impl Portion {
         }
     }
 
-    /// Whether the row of a key is in the portion, where its view is.
+    /// Whether the row of a key is in the portion, which has its view.
     pub(super) fn has_key(self, key: &[u8]) -> bool {
         match self {
             Portion::All | Portion::Linked => true,
@@ -50,7 +50,7 @@ impl Portion {
         }
     }
 
-    /// Of events with these keys of a view that the portion has, those whose rows are in it.
+    /// Returns those of the events with these keys whose rows are in the portion, which has the view.
     pub(super) fn events(self, live: &LiveView, keys: &[ArrayRef], events: usize) -> Result<Vec<u32>> {
         let all = 0..events as u32;
         match self {

@@ -13,7 +13,7 @@ pub(super) struct ScoredRecords {
     records: OutputRecords,
     /// The row of each event.
     rows: Vec<Option<u32>>,
-    /// Of each event, why the SELECT failed on it.
+    /// For each event, why the SELECT failed on it.
     errors: Vec<Option<String>>,
 }
 
@@ -29,7 +29,7 @@ impl ScoredRecords {
         ScoredRecords { records, rows, errors }
     }
 
-    /// Whether the event has a record, or fails.
+    /// Whether the event has a record or an error.
     pub(super) fn is_of(&self, event: u32) -> bool {
         self.rows[event as usize].is_some() || self.errors[event as usize].is_some()
     }

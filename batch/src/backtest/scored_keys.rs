@@ -1,4 +1,4 @@
-//! Which keys of views the scored events ask for: a backtest holds the states of these keys alone.
+//! Finds the keys of views that the scored events ask for: a backtest holds only the states of these keys.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,8 @@ use crate::history::WantedKeys;
 
 /// The keys of a portion that events ask for.
 pub(super) struct ScoredKeys {
-    /// Of each view that is not linked. A walk over links may lead to any edge.
+    /// The keys of each view that is not linked. For linked views all keys are needed, because a walk over links may
+    /// lead to any edge.
     pub(super) keys: BTreeMap<ViewVersion, WantedKeys>,
     pub(super) reserved: MemoryReservation,
 }

@@ -1,4 +1,4 @@
-//! Events and the rows that they see, made into scored rows.
+//! Turns events, with the rows that they see, into scored rows.
 
 use std::sync::Arc;
 

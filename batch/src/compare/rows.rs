@@ -16,7 +16,7 @@ const SHOWN: usize = 5;
 /// How much of a state is shown.
 const SHOWN_CHARACTERS: usize = 200;
 
-/// What a comparison has found so far.
+/// The findings of a comparison so far.
 #[derive(Debug, Default)]
 pub(super) struct ComparedRows {
     pub(super) rows: i64,
@@ -41,8 +41,8 @@ impl ComparedRows {
     }
 }
 
-/// Compares what is at hand of both sides until one of them is used up, and returns what is left. A side that has no
-/// row at hand at first has ended: then the other one is used up.
+/// Compares the buffered rows of both sides until one side is used up, and returns the rest. A side without buffered
+/// rows has ended: then the other one is used up completely.
 pub(super) fn compare_at_hand(
     plan: &ViewPlan,
     (mut kept, mut recomputed): (StateRows, StateRows),
@@ -103,7 +103,7 @@ fn same_places(a: &StateRows, b: &StateRows) -> Result<usize> {
     Ok((0..most).find(|row| !is_same(*row)).unwrap_or(most))
 }
 
-/// What rows are ordered by in a snapshot.
+/// The values by which rows are ordered in a snapshot.
 fn place(rows: &StateRows, row: usize) -> Result<(&[u8], u8, i64)> {
     Ok((rows.keys().value(row), levels(rows.batch())?.value(row), tiles(rows.batch())?[row]))
 }
@@ -151,7 +151,7 @@ fn difference_at(plan: &ViewPlan, rows: &StateRows, row: usize) -> Result<StateD
     })
 }
 
-/// The view's columns that need a state. `None` if no column does.
+/// The view's columns that depend on a state. `None` if no column does.
 fn columns_of(plan: &ViewPlan, state: StateIndex) -> Option<String> {
     let values = plan.values()?;
     let needs = |usage: &UseIndex| values.uses[usage.0].state == state;

@@ -27,11 +27,11 @@ struct OneStream {
     from: usize,
 }
 
-/// Events that follow one another.
+/// Consecutive events.
 #[derive(Debug)]
 pub(crate) struct MergedChunk {
     pub(crate) parts: Vec<StreamEvents>,
-    /// The times of all events, sorted: the event with the place 0, 1, ..
+    /// The times of all events in order: of the event with the place 0, 1, ..
     pub(crate) times: Vec<Micros>,
     /// The time of the first event after them. `None`: they are the last ones.
     pub(crate) next: Option<Micros>,
@@ -53,9 +53,9 @@ impl MergedEvents {
         Self { by, streams }
     }
 
-    /// The next events: at most [`CHUNK`] of each stream, and none that is later than an event of another stream that
-    /// comes after them. Of events with the same time, those of the first stream come first. No events are left if the
-    /// chunk has none.
+    /// Returns the next events: at most [`CHUNK`] of each stream, and none that is later than an event which is left
+    /// for the next chunk. Of events with the same time, those of the first stream come first. An empty chunk is the
+    /// end.
     pub(crate) async fn next(&mut self) -> Result<MergedChunk> {
         let mut last: Option<(Micros, usize)> = None;
         for (index, stream) in self.streams.iter_mut().enumerate() {
@@ -97,7 +97,7 @@ impl OneStream {
         Ok(())
     }
 
-    /// The times of the next events.
+    /// Returns the times of the next events.
     fn times(&self, by: &str) -> Result<&[Micros]> {
         let Some(batch) = &self.batch else { return Ok(&[]) };
         let times = &micros(batch, by)?[self.from..];

@@ -23,18 +23,17 @@ use types::sql_types::timestamp_type;
 use types::tiles::Micros;
 use types::vector::Vector;
 
-/// When the log received an event: the greatest record timestamp of its partition up to it.
+/// The column of when the log received an event: the greatest record timestamp of its partition up to it.
 pub(crate) const CLOCK: &str = "__clock";
-/// The greatest event time of its partition up to it.
+/// The column of the greatest event time of an event's partition up to it.
 pub(crate) const NEWEST: &str = "__newest";
-/// The time by which events are in [`Order::Dated`] and [`Order::DatedAndArrived`].
+/// The column of times by which events are sorted in [`Order::Dated`] and [`Order::DatedAndArrived`].
 pub(crate) const PLACE: &str = "__place";
 
-/// In which order events come.
+/// The order of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// By [`CLOCK`]. A partition's clock never goes back, so that this keeps each partition in the order of its
-    /// offsets.
+    /// By [`CLOCK`]. A partition's clock never goes back, so this keeps each partition in the order of its offsets.
     Arrived,
     /// By their event times.
     Dated,
@@ -42,7 +41,7 @@ pub(crate) enum Order {
     DatedAndArrived,
 }
 
-/// What is read of the archive: up to the state's vector.
+/// The archive up to a state's vector.
 #[derive(Clone, Copy)]
 pub(crate) struct Archived<'a> {
     pub(crate) storage: &'a ObjectStorage,
@@ -100,8 +99,8 @@ pub(crate) async fn first_arrival(session: &SessionContext, archived: Archived<'
     Ok(found.iter().find_map(first))
 }
 
-/// Registers the archived events of a stream, in files within these bounds, as a table with a prefix before its name.
-/// Some events of a stream are read while those of another one are. Returns the name for SQL.
+/// Registers the archived events of a stream, in files within these bounds, as a table whose name begins with the
+/// prefix: the same stream may be read several times at once. Returns the name for SQL.
 fn registered(
     session: &SessionContext,
     archived: Archived<'_>,

@@ -21,25 +21,25 @@ use super::{StreamEvents, WantedKeys};
 pub(crate) struct SeenStates {
     views: BTreeMap<ViewVersion, SeenView>,
     reserved: MemoryReservation,
-    /// What may help where the states do not fit.
+    /// The help text for the error if the states do not fit.
     help: &'static str,
 }
 
 struct SeenView {
     live: LiveView,
-    /// For each stream that counts.
+    /// The state computation for each stream that counts.
     states: Vec<(Arc<str>, PerEventStates)>,
     /// The keys whose rows are asked for; `None`: of every key.
     wanted: Option<WantedKeys>,
     /// The states of the chunks before the present one, in few parts.
     before: Vec<StateRows>,
-    /// How many rows these had after tiles were dropped that no window reaches any more.
+    /// How many rows these had after tiles that no window reaches any more were last dropped.
     kept: usize,
-    /// Of the present chunk.
+    /// The states that the present chunk adds.
     added: Option<AddedStates>,
 }
 
-/// Which rows of a view are asked for, each by a key and at a time.
+/// The rows of a view that are asked for, each by a key and at a time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WantedRows<'a> {
     pub(crate) keys: &'a [ArrayRef],
@@ -75,8 +75,8 @@ impl SeenStates {
         Ok(())
     }
 
-    /// Goes on to the next events. No row is asked for a time before `since` any more; `None`: nothing is known of
-    /// that. The memory of the states is to be [reserved](SeenStates::reserve) then.
+    /// Moves on to the next events. No row is asked for at a time before `since` any more; `None` if that is unknown.
+    /// Afterwards the caller [reserves](SeenStates::reserve) the memory of the states.
     pub(crate) async fn add(&mut self, events: &[StreamEvents], since: Option<Micros>) -> Result<()> {
         for view in self.views.values_mut() {
             view.add(events, since).await?;
@@ -84,7 +84,7 @@ impl SeenStates {
         Ok(())
     }
 
-    /// Reserves memory for the states that there are.
+    /// Reserves memory for the present states.
     ///
     /// Errors: `Unavailable` if they need more than the memory limit.
     pub(crate) fn reserve(&self) -> Result<()> {
@@ -93,7 +93,7 @@ impl SeenStates {
         reserved.map_err(|error| self.exceed(format!("need {bytes} bytes, more than the memory limit leaves"), error))
     }
 
-    /// The error where what reads the events gets too little memory beside the states.
+    /// Wraps an error of sorting the events, for which the states leave too little memory.
     pub(crate) fn leave_no_room(&self, error: Error) -> Error {
         self.exceed("leave too little of the memory limit to sort the events".to_owned(), error)
     }
@@ -105,7 +105,7 @@ impl SeenStates {
             .caused_by(error)
     }
 
-    /// Returns a row for each that is asked for, with the columns `wanted` (indices into the plan's).
+    /// Returns the rows that are asked for, with the columns `wanted` (indices into the plan's).
     pub(crate) fn rows(&self, view: &ViewVersion, asked: WantedRows<'_>, wanted: &[usize]) -> Result<RecordBatch> {
         let view = self.views.get(view).ok_or_else(|| Error::internal("a view is not read").with("view", &view.name))?;
         let (plan, codec) = (&view.live.plan, &view.live.codec);

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-/// What a key costs in memory beside its bytes.
+/// The memory of a key in addition to its bytes.
 const KEY_BYTES: usize = 48;
 
 /// Keys of a view, encoded.
@@ -10,7 +10,7 @@ const KEY_BYTES: usize = 48;
 pub(crate) struct WantedKeys(HashSet<Box<[u8]>>);
 
 impl WantedKeys {
-    /// Adds a key. Returns the bytes that it takes in memory: none if it is there already.
+    /// Adds a key. Returns the bytes of memory that it adds: 0 if it was added before.
     pub(crate) fn add(&mut self, key: &[u8]) -> usize {
         if self.0.contains(key) {
             return 0;

@@ -1,5 +1,5 @@
-//! Determines which keys' rows may have changed since the previous snapshot: those that are reached over an edge that
-//! is new, gone or different, or that entered or left a window ([`EdgeStarts`]). No other key is joined again.
+//! Determines the keys whose rows may have changed since the previous snapshot: those that reach an edge which is new,
+//! gone or different, or which entered or left a window ([`EdgeStarts`]). Only these keys are joined again.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
@@ -22,14 +22,14 @@ pub(super) use added::Added;
 
 use compare::{Comparing, RowPosition};
 
-/// The times of two snapshots' joins: of the one before, and of the one that is made.
+/// The times of the previous join and of the one being made.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct JoinTimes {
     pub(super) before: Micros,
     pub(super) now: Micros,
 }
 
-/// What changed since the join of the snapshot before, whose other rows still hold.
+/// The changes since the join of the previous snapshot, whose other rows are still valid.
 pub(crate) struct JoinChanges {
     /// Changed keys, by part.
     pub(super) near: Vec<HashSet<Vec<u8>>>,
@@ -61,7 +61,7 @@ pub(super) fn by_part(view: &LiveView, near: HashSet<Vec<u8>>, parts: u32) -> Re
     Ok(divided)
 }
 
-/// Returns the keys of a part whose rows may have changed. Keys that have no edges any more are included (`near`).
+/// Returns the keys of a part whose rows may have changed. This includes keys that no longer have edges (`near`).
 pub(super) fn keys_of(
     view: &LiveView,
     links: &LinkPlan,
@@ -165,7 +165,7 @@ impl<'a> Cursor<'a> {
         RowPosition { chunk: self.chunk, row: self.row }
     }
 
-    /// What rows are ordered by: key, level and tile.
+    /// The values by which rows are ordered: key, level and tile.
     fn place(&self) -> (&'a [u8], u8, Micros) {
         (self.keys.value(self.row), self.levels[self.row], self.tiles[self.row])
     }

@@ -25,24 +25,24 @@ pub(crate) struct CopiedTier {
 pub struct LocalCopies(Arc<Mutex<Copies>>);
 
 impl LocalCopies {
-    /// Returns what is kept of a view version.
+    /// Returns the tiers that are kept for a view version.
     pub(crate) fn left_by_last_run(&self, view: &ViewVersion) -> Vec<CopiedTier> {
         self.lock().get(view).cloned().unwrap_or_default()
     }
 
-    /// Keeps the tiers of a snapshot that was published, for the next run, instead of those of the one before.
+    /// Keeps the tiers of a published snapshot for the next run, instead of those of the previous snapshot.
     pub(crate) fn keep(&self, view: ViewVersion, tiers: Vec<CopiedTier>) {
         self.lock().insert(view, tiers);
     }
 
-    /// Lets go what is kept of versions that are live no more.
+    /// Drops the tiers of versions that are no longer live.
     pub fn release_retired(&self, state: &CatalogState) {
         let is_live =
             |view: &ViewVersion| state.live(DefinitionKind::View).any(|live| live.name == view.name && live.version == view.version);
         self.lock().retain(|view, _| is_live(view));
     }
 
-    /// The view versions of which something is kept.
+    /// The view versions for which tiers are kept.
     pub fn versions(&self) -> Vec<ViewVersion> {
         self.lock().keys().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! Edges that no window reaches any more leave a linked view's tiers when these are merged.
+//! Drops edges that no window reaches any more when a linked view's tiers are merged.
 
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{filter_record_batch, not};

@@ -97,8 +97,8 @@ impl LocalEdges {
         copy.finish()
     }
 
-    /// Adds indexes of the nodes, of `threads` buckets at a time, where there is room. Nothing is being sorted any
-    /// more, so they take no memory that a sort needs.
+    /// Builds indexes of the nodes, for `threads` buckets at a time, as far as memory allows. No sort is running any
+    /// more that would need this memory.
     pub(crate) async fn indexed(&self, edges: &SnapshotEdges, threads: usize) -> Result<IndexedEdges> {
         let mut indexed = IndexedEdges { edges: SnapshotEdges::default(), reserved: Vec::new() };
         for tier in &edges.0 {

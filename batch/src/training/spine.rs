@@ -24,9 +24,9 @@ pub(super) const NUMBER: &str = "__row";
 /// Rows as they are read.
 pub type SpineRows = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
-/// The rows that ask. Each batch has the spine's own columns, then the keys of each view, in the order of the views and
-/// of their keys and with the keys' types, then the time ([`timestamp_type`](types::sql_types::timestamp_type)). Keys
-/// and times are not NULL.
+/// The rows for which views are asked. Each batch has the spine's own columns, then the keys of each view, in the order
+/// of the views and of their keys and with the keys' types, then the time
+/// ([`timestamp_type`](types::sql_types::timestamp_type)). Keys and times are not NULL.
 pub struct Spine {
     own: SchemaRef,
     rows: SpineRows,
@@ -56,19 +56,19 @@ pub(super) struct SpineTimes {
     pub(super) last: Micros,
 }
 
-/// What is known of a spine once it is read.
+/// Facts about a spine that are known once it is read.
 #[derive(Debug)]
 pub(super) struct SpineFacts {
     pub(super) rows: u64,
     /// `None` without rows.
     pub(super) times: Option<SpineTimes>,
-    /// The keys of each view; `None` of a linked one: a walk from a key may lead to any edge.
+    /// The keys of each view; `None` for a linked view, because a walk from a key may lead to any edge.
     pub(super) keys: Vec<Option<WantedKeys>>,
     codecs: Vec<Arc<KeyCodec>>,
     pub(super) reserved: MemoryReservation,
 }
 
-/// Where facts are while the rows are read.
+/// Collects the facts while the rows are read.
 pub(super) type SharedFacts = Arc<Mutex<Option<SpineFacts>>>;
 
 /// Takes the facts of rows that have been read.
@@ -156,7 +156,7 @@ impl SpineFacts {
     }
 }
 
-/// Where the columns of a batch are.
+/// The places of the columns in a batch.
 #[derive(Debug, Clone)]
 struct Layout {
     own: usize,

@@ -1,5 +1,5 @@
-//! Finds what a run changes that adds a delta to a snapshot: the delta's edges, and those of the snapshot over which
-//! the edge of a window has passed since.
+//! Finds the edges that change when a run adds a delta to a snapshot: those of the delta, and those of the snapshot
+//! over which the edge of a window has passed since.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use types::tiles::Micros;
 use super::JoinTimes;
 use super::compare::{Edge, LastSeen, Passed, edges, passed, side};
 
-/// A snapshot before a run, and what the run adds to it.
+/// The previous snapshot, and the run's addition to it.
 pub(in crate::join) struct Added {
     view: LiveView,
     links: Arc<LinkPlan>,
@@ -24,7 +24,7 @@ pub(in crate::join) struct Added {
     passed_edges: PassedEdges,
 }
 
-/// Where the edges of ranges have passed, by the side of an edge.
+/// The times over which the edges of ranges have passed, for either side of the join.
 enum PassedEdges {
     /// An edge changes if it is live now and was not, or was and is not.
     Liveness { near: Vec<Edge>, far: Vec<Edge> },
@@ -51,7 +51,7 @@ impl Added {
         Added { view: view.clone(), links: links.clone(), before, delta, passed_edges }
     }
 
-    /// The runs in which edges may have changed, each with whether it is the delta's.
+    /// The runs in which edges may have changed, and whether each is of the delta.
     pub(in crate::join) fn runs(&self) -> Vec<(Arc<SortedRun>, bool)> {
         let runs = |edges: &SnapshotEdges| edges.0.iter().flat_map(|tier| tier.0.iter().map(|(run, _)| run.clone())).collect::<Vec<_>>();
         let before = if self.passed_edges.is_empty() { Vec::new() } else { runs(&self.before) };
