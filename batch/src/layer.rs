@@ -30,6 +30,7 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// Creates the layer. `worker` identifies this process in leases.
     pub fn new(
         catalog: Catalog,
         storage: ObjectStorage,

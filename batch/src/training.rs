@@ -97,6 +97,7 @@ impl Training {
         Ok(Training { views: asked, exclusive, known })
     }
 
+    /// Returns the views, in the order in which they were named.
     pub fn views(&self) -> impl Iterator<Item = &LiveView> {
         self.views.iter().map(|view| &view.live)
     }

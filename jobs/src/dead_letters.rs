@@ -85,6 +85,7 @@ pub struct DamagedFile {
 }
 
 impl Selection {
+    /// Whether a dead letter matches all conditions.
     pub fn fits(&self, letter: &DeadLetter) -> bool {
         let has_reason = |wanted: &String| {
             let wanted = wanted.to_lowercase();

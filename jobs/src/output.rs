@@ -53,6 +53,7 @@ pub struct OutputWriter {
 }
 
 impl OutputWriter {
+    /// Writes bytes at once; does nothing once the reader has closed the output.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         if self.closed {
             return Ok(());

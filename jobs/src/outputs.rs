@@ -60,6 +60,7 @@ pub struct OutputReader<'a> {
 }
 
 impl<'a> OutputReader<'a> {
+    /// Creates a reader of the records of a sink.
     pub fn of_sink(log: &'a dyn Log, sink: &'a SinkDefinition) -> Self {
         Self { log, name: &sink.name, topic: sink.topic.clone(), output_of: sink_of, next: BTreeMap::new() }
     }

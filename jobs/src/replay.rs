@@ -22,6 +22,7 @@ pub struct FromLog {
 }
 
 impl FromLog {
+    /// Creates a source that decides records again, with memory and files for ids as in `dedup`.
     pub fn new(storage: ObjectStorage, log: Arc<dyn Log>, max_future: Duration, dedup: DedupSettings) -> FromLog {
         FromLog { storage, log, max_future, ids: IdSpace::new(dedup) }
     }

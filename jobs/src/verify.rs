@@ -126,6 +126,7 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
+    /// Whether no difference was found.
     pub fn is_equal(&self) -> bool {
         self.difference_count == 0
     }

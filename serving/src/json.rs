@@ -98,6 +98,7 @@ impl RowWriter {
         Self { names: taken.into_iter().map(|name| format!("{}:", serde_json::Value::String(name))).collect() }
     }
 
+    /// Returns one row as an object.
     pub fn row(&self, batch: &RecordBatch, row: usize) -> Result<Box<RawValue>> {
         let mut text = Vec::with_capacity(16 * self.names.len());
         self.write(&mut text, batch, row)?;

@@ -51,6 +51,7 @@ pub struct RebuildBudget {
 }
 
 impl RebuildBudget {
+    /// Creates a budget of this many events, all of which one view may take.
     pub fn new(events: i64) -> Self {
         Self { of_view: events, left: AtomicI64::new(events) }
     }

@@ -414,6 +414,7 @@ impl Node {
         self.inner.follower.settings().query_timeout
     }
 
+    /// Returns the limits of queries.
     pub fn limits(&self) -> &ServingLimits {
         &self.inner.follower.settings().limits
     }

@@ -143,6 +143,7 @@ pub struct ScoreMeta {
 }
 
 impl ScoreMeta {
+    /// Creates the meta of a record that the sink makes from this read view.
     pub fn new(read_view: &ReadView, sink: &LiveSink, views: &[Arc<str>], as_of: Micros) -> Result<ScoreMeta> {
         let live = views.iter().map(|view| read_view.live(view)).collect::<Result<Vec<_>>>()?;
         Ok(ScoreMeta {

@@ -77,6 +77,7 @@ impl ClientListener {
 pub struct OpenConnection(Gauge);
 
 impl OpenConnection {
+    /// Counts a connection until the value is dropped.
     pub fn count(gauge: Gauge) -> OpenConnection {
         gauge.increment(1.0);
         OpenConnection(gauge)

@@ -44,6 +44,7 @@ impl Default for WorkerProgress {
 }
 
 impl WorkerProgress {
+    /// Returns what the worker is doing now.
     pub fn activity(&self) -> Activity {
         *self.lock()
     }

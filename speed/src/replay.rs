@@ -42,6 +42,7 @@ struct Open {
 }
 
 impl<'a> Replay<'a> {
+    /// Creates a pass over the log. `ids`: the memory and files for the ids of records.
     pub fn new(storage: &'a ObjectStorage, log: &'a dyn Log, state: &'a CatalogState, max_future: Duration, ids: &'a IdSpace) -> Self {
         let context = Redecide { storage, log, state, max_future, ids };
         Self { context, carried: BTreeMap::new(), open: None }

@@ -14,6 +14,7 @@ pub struct Client {
 }
 
 impl Client {
+    /// Creates a client of the node at this URL.
     pub fn new(url: String) -> Client {
         Client { http: reqwest::Client::new(), url }
     }

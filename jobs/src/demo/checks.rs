@@ -33,6 +33,7 @@ pub struct Check {
 }
 
 impl Check {
+    /// Creates the result of a check.
     pub fn new(passed: bool, what: impl Into<String>) -> Check {
         Check { passed, what: what.into() }
     }

@@ -13,6 +13,7 @@ pub struct Narrator {
 }
 
 impl Narrator {
+    /// Prints a line at once.
     pub fn line(&self, text: impl AsRef<str>) {
         let mut out = std::io::stdout().lock();
         let _ = writeln!(out, "{}", text.as_ref());

@@ -143,6 +143,7 @@ impl Iterator for Traffic {
 }
 
 impl Traffic {
+    /// Creates the generator of the demo's events. Equal settings generate equal events.
     pub fn new(settings: TrafficSettings) -> Traffic {
         let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
         let accounts = Accounts::new(&mut rng, settings.start, settings.history);

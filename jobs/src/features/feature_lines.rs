@@ -21,6 +21,7 @@ pub(super) enum FeatureMode {
 }
 
 impl FeatureMode {
+    /// Parses the value of `--mode`.
     pub fn parse(text: &str) -> Result<FeatureMode, String> {
         match text {
             "upget" => Ok(FeatureMode::Upget),

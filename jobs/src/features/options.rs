@@ -13,6 +13,7 @@ const CONNECTION: [&str; 7] = ["bootstrap.servers", "broker", "brokers", "group"
 pub(super) struct LineOptions(BTreeMap<String, String>);
 
 impl LineOptions {
+    /// Parses the words of a line, each option with its value.
     pub fn new(words: &[String]) -> Result<LineOptions, String> {
         let mut options = BTreeMap::new();
         let mut words = words.iter();
@@ -33,6 +34,7 @@ impl LineOptions {
         Ok(LineOptions(options))
     }
 
+    /// Removes an option and returns its value.
     pub fn take(&mut self, name: &str) -> Option<String> {
         self.0.remove(name)
     }
@@ -45,14 +47,17 @@ impl LineOptions {
         }
     }
 
+    /// Removes an option that the line must have.
     pub fn required(&mut self, name: &str) -> Result<String, String> {
         self.take(name).ok_or_else(|| missing(name))
     }
 
+    /// Removes an option with two spellings that the line must have.
     pub fn required_either(&mut self, name: &str, other: &str) -> Result<String, String> {
         self.take_either(name, other)?.ok_or_else(|| missing(name))
     }
 
+    /// Removes an option whose value has to be a name.
     pub fn optional_name(&mut self, name: &str) -> Result<Option<String>, String> {
         self.take(name).map(|value| identifier(&value)).transpose()
     }
@@ -83,6 +88,7 @@ impl LineOptions {
         Ok((topic, unused))
     }
 
+    /// Refuses options that were not taken.
     pub fn end(self) -> Result<(), String> {
         self.0.into_keys().next().map_or(Ok(()), |name| Err(format!("there is no option --{name} in this line")))
     }

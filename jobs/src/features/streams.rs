@@ -44,6 +44,7 @@ pub(super) struct EventType<'a> {
 }
 
 impl<'a> ScriptStreams<'a> {
+    /// Combines the event types of each topic into a stream.
     pub fn new(script: &'a Script) -> ScriptStreams<'a> {
         let mut topics: BTreeMap<&str, Vec<(&'a str, &'a Source)>> = BTreeMap::new();
         for (name, source) in &script.sources {
@@ -65,6 +66,7 @@ impl<'a> ScriptStreams<'a> {
         ScriptStreams(streams)
     }
 
+    /// Returns the event type with this name.
     pub fn event_type(&self, name: &str) -> Option<&EventType<'a>> {
         self.0.iter().flat_map(|stream| &stream.event_types).find(|event_type| event_type.name == name)
     }
@@ -87,6 +89,7 @@ impl<'a> ScriptStreams<'a> {
         mistakes
     }
 
+    /// Returns the files with the definitions of the streams and of their event types.
     pub fn files(&self, script_name: &str) -> Vec<File> {
         let mut files = Vec::new();
         for stream in &self.0 {

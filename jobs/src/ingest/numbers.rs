@@ -25,6 +25,7 @@ use NumberFormat::{ApostrophePoint, CommaPoint, Plain, PointComma, SpaceComma};
 impl NumberFormat {
     pub const ALL: [NumberFormat; 5] = [Plain, CommaPoint, PointComma, SpaceComma, ApostrophePoint];
 
+    /// A number in this format.
     pub fn example(self) -> &'static str {
         match self {
             Plain => "1234.56",

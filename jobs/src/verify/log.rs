@@ -74,6 +74,7 @@ impl Offsets {
 }
 
 impl LogReport {
+    /// Whether the files have exactly the records that they should have.
     pub fn is_equal(&self) -> bool {
         self.missing.count + self.extra.count + self.different.count == 0
     }

@@ -66,6 +66,7 @@ impl Tolerance {
         Tolerance { kind, without_nan: false }
     }
 
+    /// Whether values may differ.
     pub fn is_approximate(&self) -> bool {
         self.kind != Kind::Exact
     }

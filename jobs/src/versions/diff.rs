@@ -67,6 +67,7 @@ pub struct ValuesDiff {
 }
 
 impl ValuesDiff {
+    /// Whether both versions have the same rows.
     pub fn is_equal(&self) -> bool {
         self.keys_only == [0, 0] && self.rows_different == 0
     }

@@ -42,6 +42,7 @@ impl PartialEq for Principal {
 impl Eq for Principal {}
 
 impl Principal {
+    /// Creates a principal without a token that could expire.
     pub fn new(name: &str, grants: Vec<Grant>) -> Self {
         Self { name: name.into(), grants, token: None, expires_at: None }
     }

@@ -184,6 +184,7 @@ pub struct NewLease {
 }
 
 impl NewLease {
+    /// Returns the lease as it is stored, with its epoch.
     pub fn with_epoch(self, epoch: i64) -> LeaseRecord {
         let NewLease { name, owner, expires_at, pin } = self;
         LeaseRecord { name, owner, epoch, expires_at, pin }
@@ -212,6 +213,7 @@ pub struct NewWorker {
 }
 
 impl NewWorker {
+    /// Returns the registration as it is stored, with its epoch.
     pub fn with_epoch(self, epoch: i64) -> WorkerRecord {
         let NewWorker { name, address, expires_at } = self;
         WorkerRecord { name, address, epoch, expires_at }

@@ -104,6 +104,7 @@ impl CatalogState {
         self.files.of_checkpoint(checkpoint).filter(move |file| file.kind == kind && !file.marked_for_deletion)
     }
 
+    /// Returns the published snapshot of a view version.
     pub fn snapshot(&self, view: &str, version: u32) -> Option<&SnapshotRecord> {
         self.snapshots.iter().find(|s| &*s.view == view && s.version == version)
     }

@@ -22,6 +22,7 @@ pub const MAX_REBUILT_EVENTS: i64 = 500_000;
 pub struct MissingStates(BTreeMap<Uuid, Vec<String>>);
 
 impl MissingStates {
+    /// Notes that the present states objects of a checkpoint lack the states.
     pub fn note(&mut self, state: &CatalogState, checkpoint: &CheckpointRecord) {
         self.0.insert(checkpoint.id, states_objects(state, checkpoint).map(|file| file.path.clone()).collect());
     }

@@ -36,6 +36,7 @@ pub struct LiveView {
 }
 
 impl LiveView {
+    /// Returns the name and the version of the view.
     pub fn view_version(&self) -> ViewVersion {
         ViewVersion::new(self.name.clone(), self.version)
     }
@@ -325,6 +326,7 @@ impl Registry {
         Ok(registry)
     }
 
+    /// Returns a live version of a view.
     pub fn view(&self, name: &str, version: u32) -> Option<&LiveView> {
         self.views.iter().find(|view| &*view.name == name && view.version == version)
     }

@@ -46,6 +46,7 @@ pub struct SegmentSession {
 }
 
 impl SegmentSession {
+    /// Creates a session with these functions and this limit.
     pub fn new(functions: &Functions, memory_limit_bytes: usize) -> Result<SegmentSession> {
         let pool = Arc::new(GreedyMemoryPool::new(memory_limit_bytes));
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;

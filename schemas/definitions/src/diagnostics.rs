@@ -43,14 +43,17 @@ pub enum DiagnosticSeverity {
 }
 
 impl Diagnostics {
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
+    /// Adds a diagnostic.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         self.0.push(diagnostic);
     }
 
+    /// Adds diagnostics in their order.
     pub fn extend(&mut self, others: impl IntoIterator<Item = Diagnostic>) {
         self.0.extend(others);
     }
@@ -67,6 +70,7 @@ impl Diagnostics {
         self.0.is_empty()
     }
 
+    /// Whether any of them is an error.
     pub fn has_errors(&self) -> bool {
         self.0.iter().any(|diagnostic| diagnostic.severity == DiagnosticSeverity::Error)
     }
@@ -117,14 +121,17 @@ impl Diagnostic {
         Self { severity: DiagnosticSeverity::Error, file: None, line, column, message: message.into(), help: None, left_out: None }
     }
 
+    /// Creates a warning.
     pub fn warning(line: usize, column: usize, message: impl Into<String>) -> Self {
         Self { severity: DiagnosticSeverity::Warning, ..Self::error(line, column, message) }
     }
 
+    /// Creates a note.
     pub fn note(line: usize, column: usize, message: impl Into<String>) -> Self {
         Self { severity: DiagnosticSeverity::Note, ..Self::error(line, column, message) }
     }
 
+    /// Adds a line of help.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
@@ -135,6 +142,7 @@ impl Diagnostic {
         self
     }
 
+    /// Sets the file that the position is in.
     pub fn in_file(mut self, file: Option<&Path>) -> Self {
         self.file = file.map(Path::to_path_buf);
         self

@@ -116,6 +116,7 @@ impl fmt::Display for ColumnType {
 }
 
 impl Column {
+    /// Returns the Arrow field of the column.
     pub fn field(&self) -> Field {
         Field::new(&self.name, self.column_type.arrow(), self.nullable)
     }

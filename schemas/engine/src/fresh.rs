@@ -53,6 +53,7 @@ pub struct ViewVersion {
 }
 
 impl ViewVersion {
+    /// Names a version of a view.
     pub fn new(name: impl Into<Arc<str>>, version: u32) -> Self {
         Self { name: name.into(), version }
     }
@@ -391,6 +392,7 @@ impl FreshLayer {
         Some((states, failures))
     }
 
+    /// The memory of its states and failures, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let failures: usize = self.failures.values().map(|failures| failures.memory_bytes()).sum();
         failures + self.states.values().map(|rows| rows.memory_bytes()).sum::<usize>()

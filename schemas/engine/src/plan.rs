@@ -338,10 +338,12 @@ impl ViewPlan {
         state.map_or_else(String::new, |state| state.why(flaw))
     }
 
+    /// Returns a kept state.
     pub fn state(&self, index: StateIndex) -> &StateExpr {
         &self.states[index.0]
     }
 
+    /// Returns a range of the states.
     pub fn range(&self, index: RangeIndex) -> &TimeRange {
         &self.ranges[index.0]
     }

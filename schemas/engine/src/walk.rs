@@ -85,6 +85,7 @@ pub struct Walked {
 }
 
 impl<'a> Walk<'a> {
+    /// Creates a walk that answers at `t` and is never cancelled.
     pub fn new(plan: &'a ViewPlan, codec: &'a KeyCodec, links: &'a LinkPlan, layers: &'a dyn EdgeLayers, t: Micros) -> Self {
         Self { plan, codec, links, layers, t, row_time: t.into(), cancel_check: &|| Ok(()) }
     }

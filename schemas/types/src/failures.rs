@@ -28,6 +28,7 @@ pub struct Failures {
 }
 
 impl Failures {
+    /// Adds a failure.
     pub fn push(&mut self, failure: Failure) {
         self.count += 1;
         self.list(failure);
@@ -63,6 +64,7 @@ impl Failures {
         })
     }
 
+    /// About how many bytes the listed failures take.
     pub fn memory_bytes(&self) -> usize {
         self.listed.values().map(|reason| reason.len() + 64).sum()
     }

@@ -21,6 +21,7 @@ pub fn raise() -> Option<u64> {
     }
 }
 
+/// Only Unix has such a limit.
 #[cfg(not(unix))]
 pub fn raise() -> Option<u64> {
     None

@@ -22,6 +22,7 @@ pub enum Strategy {
 impl Strategy {
     pub const ALL: [Strategy; 4] = [Strategy::Incremental, Strategy::Full, Strategy::Stream, Strategy::Replay];
 
+    /// The name in definitions and in the catalog.
     pub fn name(self) -> &'static str {
         match self {
             Strategy::Incremental => "incremental",

@@ -75,10 +75,12 @@ impl Level {
         }
     }
 
+    /// Returns the level with this code.
     pub fn from_code(code: u8) -> Option<Level> {
         Level::LEVELS.get(code as usize).copied()
     }
 
+    /// The number that state rows and files have for the level.
     pub fn code(self) -> u8 {
         self as u8
     }
@@ -243,6 +245,7 @@ impl From<Micros> for RowTime {
 }
 
 impl Span {
+    /// Whether a time lies in the span.
     pub fn contains(&self, time: Micros) -> bool {
         self.from.is_none_or(|from| from <= time) && self.to.is_none_or(|to| time < to)
     }
@@ -272,6 +275,7 @@ pub struct TileRun {
 }
 
 impl TileRun {
+    /// Whether a tile is in the run.
     pub fn contains(&self, level: Level, tile: Micros) -> bool {
         level == self.level && self.from.is_none_or(|from| from <= tile) && self.to.is_none_or(|to| tile < to)
     }

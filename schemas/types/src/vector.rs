@@ -39,6 +39,7 @@ pub struct PartitionId {
 }
 
 impl PartitionId {
+    /// Names a partition of a stream.
     pub fn new(stream: impl Into<Arc<str>>, partition: i32) -> Self {
         Self { stream: stream.into(), partition }
     }
@@ -86,10 +87,12 @@ impl fmt::Debug for Positions {
 }
 
 impl Vector {
+    /// Creates the vector in which every partition is at 0.
     pub fn new() -> Self {
         Self::default()
     }
 
+    /// Returns the next offset of a partition; 0 for one that the vector does not have.
     pub fn get(&self, partition: &PartitionId) -> Offset {
         self.0.next.get(partition).copied().unwrap_or_default()
     }
@@ -99,12 +102,14 @@ impl Vector {
         self.0.next.contains_key(partition)
     }
 
+    /// Sets the next offset of a partition.
     pub fn set(&mut self, partition: PartitionId, next: Offset) {
         let positions = Arc::make_mut(&mut self.0);
         positions.token.take();
         positions.next.insert(partition, next);
     }
 
+    /// Returns all partitions, each with its next offset.
     pub fn iter(&self) -> impl Iterator<Item = (&PartitionId, Offset)> {
         self.0.next.iter().map(|(partition, offset)| (partition, *offset))
     }

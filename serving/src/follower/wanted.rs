@@ -18,6 +18,7 @@ pub enum WantedViews {
 }
 
 impl WantedViews {
+    /// Loads this view alone.
     pub fn one(view: &str) -> Self {
         WantedViews::Named(BTreeSet::from([view.to_owned()]))
     }

@@ -32,6 +32,7 @@ pub enum Keys {
 }
 
 impl Keys {
+    /// The number of keys.
     pub fn len(&self) -> usize {
         match self {
             Keys::Typed(keys) => keys.len(),

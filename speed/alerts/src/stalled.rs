@@ -25,6 +25,7 @@ impl StalledAlerts {
         self.lock().remove(alert);
     }
 
+    /// Returns which alerts of the process are not evaluated, and why, if there are any.
     pub fn outage(&self) -> Option<Outage> {
         let known = self.lock();
         let since = known.values().map(|(since, _)| *since).min()?;

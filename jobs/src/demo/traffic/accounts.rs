@@ -53,6 +53,7 @@ pub enum PaymentPattern {
 }
 
 impl PaymentPattern {
+    /// Draws an amount.
     pub fn amount_cents(self, rng: &mut ChaCha8Rng) -> i64 {
         match self {
             PaymentPattern::Small => rng.random_range(50..300),
@@ -62,6 +63,7 @@ impl PaymentPattern {
         }
     }
 
+    /// How many of a thousand payments are declined.
     pub fn declined_per_mille(self) -> u32 {
         match self {
             PaymentPattern::Ordinary => 30,
@@ -84,6 +86,7 @@ pub struct Accounts {
 }
 
 impl Accounts {
+    /// Draws the accounts of a history of this many payments.
     pub fn new(rng: &mut ChaCha8Rng, start: Micros, history: u64) -> Accounts {
         let count = (history / 25).clamp(60, ACCOUNTS);
         let rings: Vec<Ring> = (0..RINGS).map(|index| ring(rng, index, start)).collect();

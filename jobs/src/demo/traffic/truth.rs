@@ -28,10 +28,12 @@ pub struct StreamTruth {
 }
 
 impl StreamTruth {
+    /// The number of records in the log.
     pub fn records(&self) -> i64 {
         self.accepted + self.duplicates + self.dead_letters()
     }
 
+    /// The number of records that have to become dead letters.
     pub fn dead_letters(&self) -> i64 {
         self.future + self.broken
     }
@@ -49,6 +51,7 @@ pub struct DeviceTruth {
 }
 
 impl Truth {
+    /// Returns the counts of a stream.
     pub fn stream(&self, stream: TrafficStream) -> StreamTruth {
         self.streams.get(&stream).copied().unwrap_or_default()
     }

@@ -43,6 +43,7 @@ pub struct CollectionPlan {
 }
 
 impl CollectionPlan {
+    /// Whether there is nothing to mark or to delete.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -143,6 +143,7 @@ pub struct OpenAlertName {
 }
 
 impl OpenAlertName {
+    /// Returns the name of an open alert.
     pub fn new(open: &OpenAlert) -> OpenAlertName {
         OpenAlertName { alert: open.alert.to_string(), version: open.version, keys: open.keys.clone() }
     }

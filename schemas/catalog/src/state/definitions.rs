@@ -23,6 +23,7 @@ type Versions = Map<VersionKey, Arc<DefinitionRecord>, CHUNK>;
 type VersionKey = (&'static str, Arc<str>, u32);
 
 impl DefinitionVersions {
+    /// Returns all versions of all definitions.
     pub fn iter(&self) -> impl Iterator<Item = &DefinitionRecord> {
         self.all.into_iter().map(|(_, record)| &**record)
     }
@@ -42,6 +43,7 @@ impl DefinitionVersions {
         self.live.range(keys(kind, name)).map(|(_, record)| &**record)
     }
 
+    /// Returns one version of a definition.
     pub fn get(&self, kind: DefinitionKind, name: &str, version: u32) -> Option<&DefinitionRecord> {
         self.all.get(&(kind.word(), name.into(), version)).map(|record| &**record)
     }

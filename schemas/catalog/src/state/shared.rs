@@ -25,6 +25,7 @@ pub struct Files {
 }
 
 impl Files {
+    /// Returns the file at a path.
     pub fn get(&self, path: &str) -> Option<&FileRecord> {
         self.by_path.get(path).map(|file| &**file)
     }
@@ -95,6 +96,7 @@ impl Files {
         *self = files.into_iter().collect();
     }
 
+    /// Returns all files, by path.
     pub fn iter(&self) -> impl Iterator<Item = &FileRecord> {
         self.by_path.into_iter().map(|(_, file)| &**file)
     }
@@ -155,14 +157,17 @@ pub struct Checkpoints {
 type CommitOrder = (Revision, Uuid);
 
 impl Checkpoints {
+    /// Returns the checkpoint with this id.
     pub fn get(&self, id: Uuid) -> Option<&CheckpointRecord> {
         self.in_order.get(&(*self.revisions.get(&id)?, id)).map(|checkpoint| &**checkpoint)
     }
 
+    /// Returns the checkpoint that was committed first.
     pub fn first(&self) -> Option<&CheckpointRecord> {
         self.iter().next()
     }
 
+    /// Returns the checkpoint that was committed last.
     pub fn last(&self) -> Option<&CheckpointRecord> {
         self.iter().next_back()
     }
@@ -182,6 +187,7 @@ impl Checkpoints {
         *self = checkpoints.into_iter().collect();
     }
 
+    /// Returns all checkpoints in the order of their commits.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &CheckpointRecord> {
         self.in_order.into_iter().map(|(_, checkpoint)| &**checkpoint)
     }

@@ -40,6 +40,7 @@ pub enum PublicPath {
 }
 
 impl PublicPath {
+    /// Returns the path of HTTP.
     pub fn path(self) -> &'static str {
         match self {
             PublicPath::Page => "/",

@@ -9,6 +9,7 @@ use types::redact::HIDDEN;
 pub struct Secret(String);
 
 impl Secret {
+    /// Creates a secret from a text, without the space around it.
     pub fn new(text: &str) -> Self {
         Self(text.trim().to_owned())
     }

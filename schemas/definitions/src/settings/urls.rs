@@ -19,6 +19,7 @@ pub(super) enum UrlKind {
 }
 
 impl ServiceUrl {
+    /// Creates a URL from a text, without the space around it.
     pub fn new(url: &str) -> Self {
         Self(url.trim().to_owned())
     }

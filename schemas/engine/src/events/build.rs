@@ -38,6 +38,7 @@ pub struct EventBatchBuilder {
 }
 
 impl EventBatchBuilder {
+    /// Creates an empty batch of a stream's events.
     pub fn new(stream: &StreamDefinition) -> Self {
         let time = || TimestampMicrosecondBuilder::new().with_timezone("UTC");
         Self {

@@ -69,6 +69,7 @@ pub struct Redecoder {
 }
 
 impl Redecoder {
+    /// Creates a decoder from the columns of `before` to those of `after`.
     pub fn new(before: &StreamDefinition, after: &StreamDefinition, on_misfit: OnMisfit) -> Self {
         let columns: Vec<Column> = columns_to_decode(before, after).into_iter().cloned().collect();
         Self { before: before.clone(), after: after.clone(), members: Members::new(&columns), columns, on_misfit }

@@ -48,6 +48,7 @@ pub struct Planner {
 }
 
 impl Planner {
+    /// Creates a planner for the views of a project, with these functions.
     pub fn new(definitions: &Definitions, functions: Functions) -> Self {
         Self {
             functions,

@@ -258,6 +258,7 @@ impl AggregateRange for PairRange {
 }
 
 impl LinkPlan {
+    /// Returns a range of pairs.
     pub fn range(&self, index: PairRangeIndex) -> &PairRange {
         &self.ranges[index.0]
     }

@@ -54,6 +54,7 @@ impl CastUuid {
 pub struct TypedTextColumns(BTreeMap<String, BTreeMap<String, TextType>>);
 
 impl TypedTextColumns {
+    /// Finds the columns of these streams.
     pub fn of_streams<'a>(streams: impl IntoIterator<Item = &'a StreamDefinition>) -> Self {
         let mut found = Self::default();
         for stream in streams {

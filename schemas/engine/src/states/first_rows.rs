@@ -33,6 +33,7 @@ pub struct Probe<'k> {
 }
 
 impl<'k> Probe<'k> {
+    /// Hashes the bytes once, for all searches.
     pub fn new(bytes: &'k [u8]) -> Self {
         Self { bytes, hash: HASHER.hash_one(bytes) }
     }

@@ -20,6 +20,7 @@ pub struct KeyCodec {
 }
 
 impl KeyCodec {
+    /// Creates the codec of keys that are not edges.
     pub fn new(keys: &[FieldRef]) -> Result<Self> {
         Ok(Self { keys: TupleCodec::new(keys)?, nodes: None })
     }

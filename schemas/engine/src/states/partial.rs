@@ -102,6 +102,7 @@ pub struct Partial {
 pub(super) type Slot = Arc<Mutex<Vec<RecordBatch>>>;
 
 impl Partial {
+    /// Plans the computation of a view's states.
     pub fn new(plan: Arc<ViewPlan>, session: &SessionContext) -> Result<Self> {
         let slots: Vec<(Arc<str>, Slot)> = plan.streams.iter().map(|stream| (stream.name.clone(), Slot::default())).collect();
         let find = |stream: &StreamDefinition, columns: &[usize]| -> Result<Arc<dyn ExecutionPlan>> {

@@ -21,6 +21,7 @@ use types::failures::{Failure, Failures};
 pub struct FailureSink(Arc<Mutex<Failures>>);
 
 impl FailureSink {
+    /// Adds a failure.
     pub fn push(&self, failure: Failure) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(failure);
     }

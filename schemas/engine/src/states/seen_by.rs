@@ -36,6 +36,7 @@ pub struct SeenBy<'a> {
 pub type AddLayers<'l, 's> = dyn FnMut(&[Probe<'s>], &mut Pieces<'s>) -> Result<()> + 'l;
 
 impl SeenBy<'_> {
+    /// Whether this event has a key.
     pub fn has_key(&self, event: usize) -> bool {
         self.has_key.is_valid(event) && self.has_key.value(event)
     }

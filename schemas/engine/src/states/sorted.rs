@@ -34,6 +34,7 @@ impl Default for SortedRun {
 }
 
 impl SortedRun {
+    /// Creates a run of one chunk in memory.
     pub fn in_memory(rows: StateRows) -> Self {
         Self::from_chunks(if rows.is_empty() { Vec::new() } else { vec![rows] }, 0)
     }
@@ -52,6 +53,7 @@ impl SortedRun {
         &self.chunks
     }
 
+    /// The number of rows in all chunks.
     pub fn rows(&self) -> usize {
         self.chunks.iter().map(StateRows::len).sum()
     }
@@ -147,12 +149,14 @@ impl SortedFileWriter {
         Ok(Self { writer: FileWriter::try_new(std::io::BufWriter::new(file), &schema)?, schema })
     }
 
+    /// Writes a chunk, whose keys follow those before it.
     pub fn write(&mut self, rows: &StateRows) -> Result<()> {
         let columns = [Arc::new(rows.keys().clone()) as _].into_iter().chain(rows.batch().columns().iter().cloned()).collect();
         self.writer.write(&RecordBatch::try_new(self.schema.clone(), columns)?)?;
         Ok(())
     }
 
+    /// Completes the file.
     pub fn finish(mut self) -> Result<()> {
         self.writer.finish()?;
         Ok(())

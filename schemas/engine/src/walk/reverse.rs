@@ -27,6 +27,7 @@ type IndexedEdge = (u64, u32);
 const TOGETHER: usize = 65_536;
 
 impl ReverseEdges {
+    /// Indexes the near edges among these rows.
     pub fn new(codec: &KeyCodec, links: &LinkPlan, rows: StateRows) -> Result<ReverseEdges> {
         let nodes = codec.nodes()?;
         let near = nodes.near_rows(rows.batch())?;

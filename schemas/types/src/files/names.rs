@@ -51,6 +51,7 @@ pub enum ObjectName {
 }
 
 impl ObjectName {
+    /// Returns the kind of file that has this name.
     pub fn kind(&self) -> FileKind {
         match self {
             ObjectName::Archive { .. } | ObjectName::RebuiltArchive { .. } => FileKind::Archive,
@@ -66,6 +67,7 @@ impl ObjectName {
         }
     }
 
+    /// Returns the checkpoint that the file belongs to, if it belongs to one.
     pub fn checkpoint(&self) -> Option<Uuid> {
         match self {
             ObjectName::Archive { checkpoint, .. }
@@ -78,6 +80,7 @@ impl ObjectName {
         }
     }
 
+    /// Returns the run that wrote the file, if a run did.
     pub fn run(&self) -> Option<Uuid> {
         match self {
             ObjectName::Bucket { run, .. }

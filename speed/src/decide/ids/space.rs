@@ -45,6 +45,7 @@ struct Inner {
 }
 
 impl IdSpace {
+    /// Creates it for the partitions of one worker.
     pub fn new(settings: DedupSettings) -> Self {
         Self::for_workers(settings, 1)
     }
