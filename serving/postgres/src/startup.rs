@@ -58,7 +58,7 @@ pub(crate) enum StartupError {
     Refused(Box<dyn Stream>, SqlProblem),
 }
 
-/// Reads a client's first messages, up to the startup message. With `tls`, nothing but an encrypted startup is answered.
+/// Reads a client's first messages, up to the startup message. With `tls`, only an encrypted startup is answered.
 pub(crate) async fn shake_hands(
     socket: TcpStream,
     buffer: &mut BytesMut,
