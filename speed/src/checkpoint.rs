@@ -107,7 +107,12 @@ impl Retrying {
     /// was recreated: its records at the same offsets are others than those before the committed ones.
     async fn try_commit(&self, commit: Commit, topic_ids: &BTreeSet<(Arc<str>, String)>) -> Result<()> {
         for (topic, id) in topic_ids {
-            let found = self.speed.log.topic_id(topic).await?;
+            let found = match self.speed.log.topic_id(topic).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    return Err(Error::conflict("the topic was deleted while it was read").caused_by(error));
+                }
+                found => found?,
+            };
             if found != *id {
                 let recreated = Error::conflict("the topic was deleted and created again while it was read");
                 return Err(recreated.with("topic", topic).with("found", found).with("expected", id));

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use catalog::CatalogState;
 use committed::damage::{Finder, report_damage, with_help};
+use committed::log_check::check_not_gone;
 use committed::registry::Registry;
 use datafusion::prelude::SessionContext;
+use definitions::StreamDefinition;
 use engine::plan::planning_session;
 use event_log::{Consumer, Subscription};
 use tokio_util::sync::CancellationToken;
@@ -107,16 +110,17 @@ impl Speed {
         self.progress.follow_repairs(&state);
         let left_out = self.progress.left_out();
         let read = registry.streams.iter().filter(|(name, _)| !left_out.contains(*name));
-        let mut topics: Vec<Arc<str>> = read.map(|(_, stream)| stream.definition.topic.clone()).collect();
-        if topics.is_empty() {
+        let streams: Vec<&StreamDefinition> = read.map(|(_, stream)| &*stream.definition).collect();
+        if streams.is_empty() {
             return Ok(None);
         }
         self.progress.begin(Activity::Starting);
+        for stream in &streams {
+            self.create_topic(&state, stream).await?;
+        }
+        let mut topics: Vec<Arc<str>> = streams.iter().map(|stream| stream.topic.clone()).collect();
         topics.sort();
         topics.dedup();
-        for topic in &topics {
-            self.log.create_topic(topic, self.settings.partitions).await?;
-        }
         let subscription = Subscription {
             group: self.settings.group.clone(),
             worker: self.settings.worker.clone(),
@@ -128,6 +132,16 @@ impl Speed {
         let consumer = self.log.subscribe(subscription).await?;
         let worker = Worker::new(self, session, (registry, state.revision), left_out, stop.clone()).await?;
         Ok(Some((worker, consumer)))
+    }
+
+    /// Creates a stream's topic unless it exists, or was read before and is gone.
+    async fn create_topic(&self, state: &CatalogState, stream: &StreamDefinition) -> Result<()> {
+        if state.has_committed(&stream.name) {
+            let partitions = self.log.partition_count(&stream.topic).await?;
+            check_not_gone(state, stream, partitions.unwrap_or_default())?;
+        }
+        self.log.create_topic(&stream.topic, self.settings.partitions).await?;
+        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@ use catalog::{
     Add, Catalog, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, RedecodedStream, RunRecord,
     add_redecoded,
 };
+use committed::log_check::check_not_gone;
 use definitions::parse;
 use engine::events::{OnMisfit, columns_to_decode};
 use types::tiles::Micros;
@@ -59,7 +60,7 @@ impl Switch<'_> {
             let prepared = prepared(self.target, &state, self.wanted, self.options, &mut self.staged).await?;
             let PreparedSwitch { mut changes, targets, at_once } = prepared;
             let records = checked_records(&state, &changes, self.options.prune, now, self.target.functions).await?;
-            self.create_topics().await?;
+            self.create_topics(&state).await?;
             if changes.is_empty(self.options.prune) && targets.is_empty() {
                 return Ok(changes);
             }
@@ -100,8 +101,13 @@ impl Switch<'_> {
         }
     }
 
-    async fn create_topics(&self) -> Result<()> {
+    /// A topic that was read before and is gone is not created anew.
+    async fn create_topics(&self, state: &CatalogState) -> Result<()> {
         let Wanted::Definitions { definitions, .. } = self.wanted else { return Ok(()) };
+        for stream in definitions.streams.iter().filter(|stream| state.has_committed(&stream.name)) {
+            let partitions = self.target.log.partition_count(&stream.topic).await?;
+            check_not_gone(state, stream, partitions.unwrap_or_default())?;
+        }
         let topics = definitions.streams.iter().map(|stream| &stream.topic);
         let topics =
             topics.chain(definitions.sinks.iter().map(|sink| &sink.topic)).chain(definitions.alerts.iter().map(|alert| &alert.topic));

@@ -525,6 +525,25 @@ async fn the_name_and_the_topic_of_a_dropped_stream_are_free_unless_it_has_recor
     assert_eq!(catalog.commit(first_checkpoint(1)).await.unwrap_err().kind(), ErrorKind::Conflict);
 }
 
+#[tokio::test]
+async fn a_topic_that_was_read_and_is_gone_is_not_created_anew() {
+    let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (catalog, storage, log) = services(&folder).await;
+    let functions = Functions::standard();
+    apply_files(&target_of(&catalog, &storage, &*log, &functions), &definitions(&[STREAM]), false, 1).await.unwrap();
+    catalog.commit(first_checkpoint(1)).await.unwrap();
+    let (_, _, without_topics) = services(&other).await;
+    let target = target_of(&catalog, &storage, &*without_topics, &functions);
+    let error = apply_files(&target, &definitions(&[STREAM, VIEW]), false, 2).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Input && error.to_string().contains("the topic is gone"), "{error}");
+    assert!(without_topics.bounds("pay").await.unwrap().is_empty(), "it was created");
+    // The stream is given up, and another one begins in its place.
+    let renamed = STREAM.replace("STREAM pay", "STREAM payments");
+    apply_files(&target, &definitions(&[]), true, 3).await.unwrap();
+    apply_files(&target, &definitions(&[&renamed]), false, 4).await.unwrap();
+    assert_eq!(without_topics.bounds("pay").await.unwrap().len(), 2);
+}
+
 /// A log on which something is committed to the catalog whenever a topic is created: between the state that an apply
 /// plans on and its commit.
 #[derive(Debug)]

@@ -26,14 +26,31 @@ pub fn check_topic(state: &CatalogState, stream: &str, identity: &str, ends: &[(
 ///
 /// Errors: as [`check_topic`].
 pub fn check_partitions(state: &CatalogState, stream: &str, ends: &[(i32, Offset)]) -> Result<()> {
-    let is_there = |known: &PartitionRecord| ends.iter().any(|(partition, _)| *partition == known.id.partition);
-    let is_missing = |known: &PartitionRecord| !is_there(known) && (!known.log_identity.is_empty() || ends.is_empty());
-    match committed_of(state, stream).find(|known| is_missing(known)) {
+    let partitions: Vec<i32> = ends.iter().map(|(partition, _)| *partition).collect();
+    match missing(state, stream, &partitions) {
         Some(known) => Err(about(Error::unavailable("the log lacks a partition of which records are committed"), known)
             .with("help", "point log.url at the log that was read, or restore it; `basestream status` says what else helps")),
         None => Ok(()),
     }
 }
+
+/// Refuses a topic that was read and is gone, or that has fewer partitions than were read. Nothing is to be created in
+/// its place: the next start would find a log that is shorter than expected, and not that somebody deleted it.
+/// `partitions` is how many it has, 0 if there is no such topic.
+///
+/// Errors: `Input`, with what is to be done.
+pub fn check_not_gone(state: &CatalogState, stream: &StreamDefinition, partitions: u32) -> Result<()> {
+    let numbers: Vec<i32> = (0..partitions as i32).collect();
+    let Some(known) = missing(state, &stream.name, &numbers) else { return Ok(()) };
+    let what = match partitions {
+        0 => "the topic is gone, and records of it are committed: it is not created anew",
+        _ => "the topic has fewer partitions than records are committed of: it was deleted and created again",
+    };
+    Err(about(Error::input(what).with("topic", &stream.topic), known).with("help", LOST_TOPIC))
+}
+
+const LOST_TOPIC: &str = "point log.url at the log that was read, or restore the topic; if it is lost, drop the stream with \
+    `apply --prune` and define one under a new name, which reads a topic from its beginning";
 
 /// Checks after an append that the stream reads the topic that was appended to ([`moved_to`]).
 ///
@@ -70,6 +87,13 @@ pub async fn moved_to(catalog: &Catalog, known: Option<(&CatalogState, &Registry
 /// The partitions of a stream of which records are committed.
 fn committed_of<'s>(state: &'s CatalogState, stream: &'s str) -> impl Iterator<Item = &'s PartitionRecord> {
     state.partitions.values().filter(move |known| *known.id.stream == *stream && known.next_offset > Offset::ZERO)
+}
+
+/// Returns a partition of which records are committed and that is not among those of the topic.
+fn missing<'s>(state: &'s CatalogState, stream: &'s str, partitions: &[i32]) -> Option<&'s PartitionRecord> {
+    committed_of(state, stream)
+        .filter(|known| !known.log_identity.is_empty() || partitions.is_empty())
+        .find(|known| !partitions.contains(&known.id.partition))
 }
 
 fn check_partition(known: &PartitionRecord, identity: &str, end: Offset) -> Result<()> {

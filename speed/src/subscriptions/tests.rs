@@ -1,9 +1,11 @@
-use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Remove};
+use catalog::{Add, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, GapRecord, Remove};
 use types::files::FileRecord;
+use types::vector::{Offset, PartitionId};
 use uuid::Uuid;
 
 use super::*;
 use crate::harness::speed_layer;
+use crate::recover::gap_commit;
 
 fn file(path: &str, kind: FileKind) -> FileRecord {
     FileRecord {
@@ -82,4 +84,22 @@ async fn a_stream_with_a_damaged_file_is_left_out_until_the_catalog_knows_it_is_
     let state = speed.catalog.state().await.unwrap();
     speed.progress.follow_repairs(&state);
     assert!(speed.progress.left_out().is_empty() && speed.progress.damaged().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_was_read_and_is_gone_is_not_created_anew() {
+    const STREAM: &str = "CREATE STREAM s (id TEXT NOT NULL, ts TIMESTAMPTZ NOT NULL) WITH (topic = 'events', event_time = 'ts')";
+    let folder = tempfile::tempdir().unwrap();
+    let speed = speed_layer(folder.path()).await;
+    let stream = DefinitionRecord::first(DefinitionKind::Stream, "s", STREAM);
+    speed.catalog.commit(Commit { id: Uuid::now_v7(), add: vec![Add::Definition(stream)], ..Commit::default() }).await.unwrap();
+    let (partition, reason) = (PartitionId::new("s", 0), "it was read".to_owned());
+    let read = GapRecord { partition, start: Offset(0), end: Offset(5), reason, accepted_at: 0 };
+    speed.catalog.commit(gap_commit(Uuid::now_v7(), None, read, "log")).await.unwrap();
+
+    let session = planning_session(&speed.functions).unwrap();
+    let refused = speed.join(&session, &CancellationToken::new()).await.err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::Input, "{refused}");
+    assert!(refused.to_string().contains("the topic is gone") && refused.to_string().contains("topic: events"), "{refused}");
+    assert!(speed.log.bounds("events").await.unwrap().is_empty(), "it was created");
 }

@@ -65,12 +65,16 @@ impl Read {
     }
 
     async fn recreate(&self) {
+        self.delete().await;
+        self.engines.direct_log().await.create_topic(&self.engines.topic, 1).await.unwrap();
+    }
+
+    async fn delete(&self) {
         let topic = &self.engines.topic;
         let deleted = self.admin.delete_topics(&[topic], &AdminOptions::new()).await.unwrap();
         assert!(deleted.iter().all(Result::is_ok), "{deleted:?}");
         until("the topic to be gone", async || self.engines.direct_log().await.bounds(topic).await.is_ok_and(|bounds| bounds.is_empty()))
             .await;
-        self.engines.direct_log().await.create_topic(topic, 1).await.unwrap();
     }
 }
 
@@ -119,4 +123,26 @@ async fn a_topic_made_anew_that_grew_past_the_committed_offset_is_refused_by_its
     assert!(end > read.events);
     let last = format!("offset: {}", read.events - 1);
     read.is_refused(&["record at the last committed offset is not the one", &last, "new name"]).await;
+}
+
+/// Kafka's own error says no more than that an offset or a topic is not there. The worker begins again from the
+/// catalog, which knows what was there before.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-outages"]
+async fn a_topic_that_changes_under_a_worker_is_refused_with_what_changed() {
+    for (test, is_recreated, words) in [("emptied", true, "the log is shorter"), ("deleted", false, "the topic is gone")] {
+        let read = read(test).await;
+        let worker = read.engines.worker("under", CHECKPOINTS, None);
+        feed(&read.engines, read.events, 300).await;
+        read.engines.reaches_the_end().await;
+        match is_recreated {
+            true => read.recreate().await,
+            false => read.delete().await,
+        }
+        let ended = tokio::time::timeout(PATIENCE, worker.task).await;
+        let error = ended.unwrap_or_else(|_| timed_out::fail("the worker goes on")).unwrap().unwrap_err();
+        assert!(error.kind() == ErrorKind::Input && error.to_string().contains(words), "{error}");
+        let bounds = read.engines.direct_log().await.bounds(&read.engines.topic).await.unwrap();
+        assert_eq!(bounds.len(), usize::from(is_recreated), "a topic that is gone was created anew");
+    }
 }

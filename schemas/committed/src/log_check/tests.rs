@@ -1,3 +1,4 @@
+use types::ErrorKind;
 use types::vector::PartitionId;
 
 use super::*;
@@ -13,10 +14,14 @@ fn known(partition: i32, next_offset: i64, log_identity: &str) -> PartitionRecor
     }
 }
 
+fn state_of(known: &[PartitionRecord]) -> CatalogState {
+    let partitions = known.iter().map(|known| (known.id.clone(), known.clone())).collect();
+    CatalogState { partitions, ..CatalogState::default() }
+}
+
 /// What a topic with one partition that ends here is refused for.
 fn refused(known: &[PartitionRecord], identity: &str, ends: &[(i32, i64)]) -> Option<String> {
-    let partitions = known.iter().map(|known| (known.id.clone(), known.clone())).collect();
-    let state = CatalogState { partitions, ..CatalogState::default() };
+    let state = state_of(known);
     let ends: Vec<(i32, Offset)> = ends.iter().map(|(partition, end)| (*partition, Offset(*end))).collect();
     check_topic(&state, "payments", identity, &ends).err().map(|error| error.to_string())
 }
@@ -40,4 +45,19 @@ fn a_log_with_other_records_or_fewer_is_refused() {
     assert!(lacks.contains("lacks a partition of which records are committed") && lacks.contains("payments/1"), "{lacks}");
     assert!(refused(&[known(0, 10, "log")], "", &[]).is_some(), "the topic was deleted");
     assert!(refused(&[known(0, 10, "")], "", &[]).is_some(), "it was deleted, and the catalog does not know its identity");
+}
+
+#[test]
+fn a_topic_that_was_read_and_is_gone_is_not_created_anew() {
+    let stream = parse::parse_stream("CREATE STREAM payments (ts TIMESTAMPTZ NOT NULL) WITH (topic = 'pay', event_time = 'ts')").unwrap();
+    let read = [known(0, 10, "log"), known(1, 5, "log")];
+    let refused = |known: &[PartitionRecord], partitions| check_not_gone(&state_of(known), &stream, partitions).err();
+    let gone = refused(&read, 0).unwrap();
+    assert_eq!(gone.kind(), ErrorKind::Input, "{gone}");
+    assert!(gone.to_string().contains("the topic is gone") && gone.to_string().contains("topic: pay"), "{gone}");
+    let narrower = refused(&read, 1).unwrap().to_string();
+    assert!(narrower.contains("fewer partitions") && narrower.contains("partition: payments/1, committed: 5"), "{narrower}");
+    assert!(refused(&read, 2).is_none() && refused(&read, 3).is_none());
+    assert!(refused(&[], 0).is_none(), "it was never read");
+    assert!(refused(&read[..1], 1).is_none());
 }

@@ -300,7 +300,8 @@ impl ConsumerGroup {
         use RDKafkaErrorCode as Code;
         let is_fatal = matches!(error, KafkaError::MessageConsumptionFatal(_));
         match error.rdkafka_error_code() {
-            Some(Code::AutoOffsetReset | Code::OffsetOutOfRange) => Err(self.out_of_range(client, error).into()),
+            Some(Code::AutoOffsetReset | Code::OffsetOutOfRange) => Err(changed(self.out_of_range(client, error)).into()),
+            Some(code) if !is_fatal && kind_of(code) == ErrorKind::NotFound => Err(changed(self.failed("consuming the log", error)).into()),
             Some(Code::PollExceeded) => {
                 tracing::error!(worker = %self.worker, "the worker took no events for too long and loses its partitions");
                 Ok(())
@@ -376,6 +377,12 @@ impl ClientContext for ConsumerGroup {
     fn error(&self, error: KafkaError, reason: &str) {
         self.reasons.note(&error, reason);
     }
+}
+
+/// The topic is not as it was when its partitions were taken over: records expired that were not read, or it was deleted,
+/// or lost records or partitions. A worker that begins again from the catalog finds out which, and what helps.
+fn changed(error: Error) -> Error {
+    Error::conflict("the topic changed while it was read").caused_by(error)
 }
 
 /// True for an error after which polling continues: unreachable brokers come back.

@@ -207,7 +207,7 @@ async fn a_consumer_without_a_record_whose_offset_the_log_does_not_have_fails() 
         }
     };
     let error = within("the failure", failure).await;
-    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

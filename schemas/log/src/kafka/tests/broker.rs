@@ -193,6 +193,7 @@ async fn records_that_expire_under_a_consumer_fail_it_and_name_the_range() {
         failed
     };
     let error = within("the failure", ended).await.unwrap();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert!(error.to_string().contains("partition: 0, offset: ") && error.to_string().contains("the log has: 2000..2000"), "{error}");
 }
 
