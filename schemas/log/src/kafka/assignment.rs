@@ -29,6 +29,8 @@ struct Partition {
     /// At the end: when to report it (again).
     report_end_at: Option<Instant>,
     held_back: Option<HeldBack>,
+    /// When the brokers were last asked what follows the position, they did not answer.
+    is_unanswered: bool,
 }
 
 /// What follows the position is not delivered before an open transaction ends.
@@ -45,7 +47,15 @@ impl Assignment {
 
     /// Holds a partition from `position` on, with nothing pending.
     pub(super) fn start(&mut self, source: TopicPartition, position: Offset) {
-        let fresh = Partition { position, pending: Vec::new(), pending_since: None, at_end: false, report_end_at: None, held_back: None };
+        let fresh = Partition {
+            position,
+            pending: Vec::new(),
+            pending_since: None,
+            at_end: false,
+            report_end_at: None,
+            held_back: None,
+            is_unanswered: false,
+        };
         self.partitions.insert(source, fresh);
     }
 
@@ -82,10 +92,13 @@ impl Assignment {
         }
     }
 
-    /// Returns the partitions whose records, or whose end, are due now.
+    /// Returns the partitions whose records, or whose end, are due now. Those for which the brokers do not answer are the
+    /// last ones: the others do not wait for them.
     pub(super) fn due(&self, now: Instant) -> Vec<TopicPartition> {
-        let due = self.partitions.iter().filter(|(_, partition)| self.due_at(partition).is_some_and(|at| at <= now));
-        due.map(|(source, _)| source.clone()).collect()
+        let is_due = |partition: &Partition| self.due_at(partition).is_some_and(|at| at <= now);
+        let mut due: Vec<(&TopicPartition, &Partition)> = self.partitions.iter().filter(|(_, partition)| is_due(partition)).collect();
+        due.sort_by_key(|(_, partition)| partition.is_unanswered);
+        due.into_iter().map(|(source, _)| source.clone()).collect()
     }
 
     /// Returns when something will be due if nothing else arrives.
@@ -101,6 +114,13 @@ impl Assignment {
         partition.report_end_at = partition.at_end.then_some(now + AT_END_EVERY);
         let records = std::mem::take(&mut partition.pending);
         Some(Fetched { source: source.clone(), records, position: partition.position, at_end: partition.at_end, fetched_at: 0 })
+    }
+
+    /// Notes whether the brokers answered what follows a partition's position.
+    pub(super) fn note_answer(&mut self, source: &TopicPartition, is_answered: bool) {
+        if let Some(partition) = self.partitions.get_mut(source) {
+            partition.is_unanswered = !is_answered;
+        }
     }
 
     /// Notes whether an open transaction holds back what follows a partition's position. True once it has lasted for

@@ -15,6 +15,8 @@ use types::{Error, ErrorKind, Result};
 
 /// How long the brokers may take to respond.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(15);
+/// The same for what is asked again and again while a topic is read: a stop waits for it.
+pub(super) const SHORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A client for metadata. It joins no group.
 pub(super) struct Cluster {
@@ -52,12 +54,12 @@ impl Cluster {
     pub(super) fn bounds(&self, topic: &str) -> Result<Vec<PartitionBounds>> {
         let partitions = self.partitions(topic)?.unwrap_or(0) as i32;
         (0..partitions)
-            .map(|partition| bounds_by(&self.client, topic, partition).map_err(|e| self.failed("asking for the bounds", e)))
+            .map(|partition| bounds_by(&self.client, topic, partition, TIMEOUT).map_err(|e| self.failed("asking for the bounds", e)))
             .collect()
     }
 
     pub(super) fn bounds_of(&self, source: &TopicPartition) -> Result<PartitionBounds> {
-        bounds_by(&self.client, &source.topic, source.partition)
+        bounds_by(&self.client, &source.topic, source.partition, TIMEOUT)
             .map_err(|error| self.failed("asking for the bounds", error).with("partition", source))
     }
 
@@ -71,7 +73,7 @@ impl Cluster {
     }
 
     pub(super) fn topic_id(&self, topic: &str) -> Result<String> {
-        match topic_id(self.client.client(), topic, TIMEOUT) {
+        match topic_id(self.client.client(), topic, SHORT_TIMEOUT) {
             Ok(id) => Ok(id.to_string()),
             Err(error) if error.rdkafka_error_code().is_some_and(|code| kind_of(code) == ErrorKind::NotFound) => Err(self.no_topic(topic)),
             Err(error) => Err(self.failed("asking for the topic's id", error).with("topic", topic)),
@@ -127,7 +129,11 @@ impl UncommittedReader {
 
     /// Returns the offset after everything in a partition.
     pub(super) fn end(&self, source: &TopicPartition) -> Result<Offset> {
-        let bounds = bounds_by(&self.client, &source.topic, source.partition);
+        self.end_within(source, TIMEOUT)
+    }
+
+    pub(super) fn end_within(&self, source: &TopicPartition, timeout: Duration) -> Result<Offset> {
+        let bounds = bounds_by(&self.client, &source.topic, source.partition, timeout);
         drain(&self.client);
         let refused = |error| failed("asking for the bounds", error, &self.addresses, &self.client.context().reasons);
         Ok(bounds.map_err(|error| refused(error).with("partition", source))?.end)
@@ -140,7 +146,8 @@ pub(super) fn bounds_by<C: ConsumerContext>(
     client: &BaseConsumer<C>,
     topic: &str,
     partition: i32,
+    timeout: Duration,
 ) -> std::result::Result<PartitionBounds, KafkaError> {
-    let (begin, end) = client.fetch_watermarks(topic, partition, TIMEOUT)?;
+    let (begin, end) = client.fetch_watermarks(topic, partition, timeout)?;
     Ok(PartitionBounds { partition, begin: Offset(begin), end: Offset(end) })
 }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::assignment::Assignment;
 use super::client::{self, Reasons, failed, kind_of, lock};
-use super::cluster::{UncommittedReader, bounds_by};
+use super::cluster::{SHORT_TIMEOUT, UncommittedReader, bounds_by};
 use super::record::record_of;
 use super::settings::{self, KafkaSettings};
 use crate::consumer::offsets_for;
@@ -37,9 +37,18 @@ type Client = BaseConsumer<ConsumerGroup>;
 
 /// Why the consumer ends.
 enum End {
-    /// The worker no longer listens.
+    /// The worker no longer listens, or stops while partitions are taken over.
     Closed,
     Failed(Error),
+}
+
+/// What a partition has after the position of its client.
+#[derive(PartialEq, Eq)]
+enum Rest {
+    Nothing,
+    /// It was received, and is not delivered before an open transaction ends.
+    HeldBack,
+    Records,
 }
 
 impl From<Error> for End {
@@ -58,6 +67,7 @@ pub(super) fn start(settings: &KafkaSettings, clock: Clock, subscription: &Subsc
         worker: subscription.worker.clone(),
         events,
         clock,
+        stop: stop.clone(),
         uncommitted: UncommittedReader::new(settings)?,
         held: Mutex::new(Assignment::new(subscription.max_records, subscription.max_wait)),
         ended: Mutex::new(None),
@@ -68,18 +78,17 @@ pub(super) fn start(settings: &KafkaSettings, clock: Clock, subscription: &Subsc
     let topics: Vec<&str> = subscription.topics.iter().map(|topic| &**topic).collect();
     client.subscribe(&topics).map_err(|error| client.context().failed("joining the group", error))?;
 
-    let stopped = stop.clone();
     std::thread::Builder::new()
         .name(format!("kafka-{}", subscription.worker))
-        .spawn(move || run(client, &stopped))
+        .spawn(move || run(client))
         .map_err(|error| Error::unavailable("the consumer's thread did not start").caused_by(error))?;
     Ok(Consumer { events: receiver, stop })
 }
 
 /// Polls until it is stopped, the worker no longer listens, or a permanent error occurs.
-fn run(client: Client, stop: &CancellationToken) {
+fn run(client: Client) {
     let group = client.context().clone();
-    let ended = match consume(&client, &group, stop) {
+    let ended = match consume(&client, &group) {
         Ok(()) => group.finish(&client),
         Err(end) => Err(end),
     };
@@ -91,9 +100,9 @@ fn run(client: Client, stop: &CancellationToken) {
     drop(client);
 }
 
-fn consume(client: &Client, group: &ConsumerGroup, stop: &CancellationToken) -> Result<(), End> {
+fn consume(client: &Client, group: &ConsumerGroup) -> Result<(), End> {
     let mut due = Instant::now();
-    while !stop.is_cancelled() {
+    while !group.stop.is_cancelled() {
         if group.events.is_closed() {
             return Err(End::Closed);
         }
@@ -134,6 +143,7 @@ pub(super) struct ConsumerGroup {
     worker: String,
     events: mpsc::Sender<LogEvent>,
     clock: Clock,
+    stop: CancellationToken,
     uncommitted: UncommittedReader,
     held: Mutex<Assignment>,
     /// Set by a callback that cannot continue, and while the client is closed.
@@ -235,14 +245,21 @@ impl ConsumerGroup {
             return Ok(());
         }
         let positions = client.position().ok();
+        let mut is_answered = true;
         for source in sources {
             let position = positions.as_ref().and_then(|positions| position_in(positions, source));
             let Some(mut fetched) = lock(&self.held).take(source, position, Instant::now()) else { continue };
             fetched.fetched_at = (self.clock)();
-            let may_be_at_end = fetched.at_end && fetched.records.is_empty();
-            fetched.at_end = may_be_at_end && self.is_at_end(&fetched);
-            let is_held_back = may_be_at_end && !fetched.at_end && self.is_held_back(client, &fetched);
-            if may_be_at_end && lock(&self.held).note_held_back(source, is_held_back, Instant::now()) {
+            // Where the brokers do not answer for one partition, they are not asked about the others for now.
+            let is_asked = is_answered && fetched.at_end && fetched.records.is_empty();
+            let rest = if is_asked { self.rest(client, &fetched) } else { None };
+            if is_asked {
+                is_answered = rest.is_some();
+                lock(&self.held).note_answer(source, is_answered);
+            }
+            fetched.at_end = rest == Some(Rest::Nothing);
+            let is_held_back = rest == Some(Rest::HeldBack);
+            if rest.is_some() && lock(&self.held).note_held_back(source, is_held_back, Instant::now()) {
                 self.warn_held_back(&fetched);
             }
             if !fetched.records.is_empty() || fetched.at_end || is_held_back {
@@ -252,15 +269,18 @@ impl ConsumerGroup {
         Ok(())
     }
 
-    /// Queries the broker whether a partition still ends at the client's position: an end noticed earlier may be
-    /// outdated. What follows an open transaction is not delivered, and was received all the same.
-    fn is_at_end(&self, fetched: &Fetched) -> bool {
-        self.uncommitted.end(&fetched.source).is_ok_and(|end| end == fetched.position)
-    }
-
-    /// Queries the broker whether nothing after the client's position is delivered before an open transaction ends.
-    fn is_held_back(&self, client: &Client, fetched: &Fetched) -> bool {
-        bounds_by(client, &fetched.source.topic, fetched.source.partition).is_ok_and(|bounds| bounds.end == fetched.position)
+    /// Queries the brokers what follows the position of a partition from which the client got nothing: an end noticed
+    /// earlier may be outdated. `None` if they do not answer, or the worker stops, which waits for nothing here.
+    fn rest(&self, client: &Client, fetched: &Fetched) -> Option<Rest> {
+        if self.stop.is_cancelled() {
+            return None;
+        }
+        let source = &fetched.source;
+        if self.uncommitted.end_within(source, SHORT_TIMEOUT).ok()? == fetched.position {
+            return Some(Rest::Nothing);
+        }
+        let committed = bounds_by(client, &source.topic, source.partition, SHORT_TIMEOUT).ok()?;
+        Some(if committed.end == fetched.position { Rest::HeldBack } else { Rest::Records })
     }
 
     fn warn_held_back(&self, fetched: &Fetched) {
@@ -285,7 +305,9 @@ impl ConsumerGroup {
             };
             candidates.retain(|source| at.is_none() || position(source) == at);
             if candidates.len() > 1 {
-                let end = |source: &TopicPartition| bounds_by(client, &source.topic, source.partition).ok().map(|bounds| bounds.end);
+                let end = |source: &TopicPartition| {
+                    bounds_by(client, &source.topic, source.partition, SHORT_TIMEOUT).ok().map(|bounds| bounds.end)
+                };
                 candidates.retain(|source| position(source).is_some_and(|position| end(source) == Some(position)));
             }
         }
@@ -322,7 +344,7 @@ impl ConsumerGroup {
         for source in sources {
             let position = positions.as_ref().and_then(|positions| position_in(positions, &source));
             let position = position.or_else(|| lock(&self.held).position(&source)).unwrap_or_default();
-            if let Ok(bounds) = bounds_by(client, &source.topic, source.partition)
+            if let Ok(bounds) = bounds_by(client, &source.topic, source.partition, SHORT_TIMEOUT)
                 && (position < bounds.begin || position > bounds.end)
             {
                 return outside(&source, position, bounds.begin, bounds.end).with("brokers", &self.addresses);
@@ -331,18 +353,21 @@ impl ConsumerGroup {
         self.failed("consuming the log", error)
     }
 
-    fn check_start(&self, client: &Client, source: &TopicPartition, offset: Offset) -> Result<()> {
+    fn check_start(&self, client: &Client, source: &TopicPartition, offset: Offset) -> Result<(), End> {
         let began = Instant::now();
         loop {
-            let bounds = bounds_by(client, &source.topic, source.partition);
+            let bounds = bounds_by(client, &source.topic, source.partition, SHORT_TIMEOUT);
             let error = match bounds {
-                Ok(bounds) if offset < bounds.begin => return Err(outside(source, offset, bounds.begin, bounds.end)),
+                Ok(bounds) if offset < bounds.begin => return Err(outside(source, offset, bounds.begin, bounds.end).into()),
                 Ok(bounds) if offset <= bounds.end => return Ok(()),
                 Ok(bounds) => outside(source, offset, bounds.begin, bounds.end),
                 Err(error) => self.failed("asking for the bounds", error).with("partition", source),
             };
-            if began.elapsed() > END_TIMEOUT || self.events.is_closed() {
-                return Err(error);
+            if self.stop.is_cancelled() || self.events.is_closed() {
+                return Err(End::Closed);
+            }
+            if began.elapsed() > END_TIMEOUT {
+                return Err(error.into());
             }
             std::thread::sleep(Duration::from_millis(250));
         }
@@ -379,8 +404,8 @@ impl ClientContext for ConsumerGroup {
     }
 }
 
-/// The topic is not as it was when its partitions were taken over: records expired that were not read, or it was deleted,
-/// or lost records or partitions. A worker that begins again from the catalog finds out which, and what helps.
+/// The topic is not as it was when its partitions were taken over: records expired that were not read, or it was
+/// deleted, or lost records or partitions. A worker that begins again from the catalog finds out which, and what helps.
 fn changed(error: Error) -> Error {
     Error::conflict("the topic changed while it was read").caused_by(error)
 }

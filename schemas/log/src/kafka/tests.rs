@@ -210,6 +210,25 @@ async fn a_consumer_without_a_record_whose_offset_the_log_does_not_have_fails() 
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
 }
 
+/// It asks for the end of each partition, which none answers: a stop waits neither for all of them nor asks again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_stops_within_seconds_while_the_brokers_are_away() {
+    let stood_still = StoodStill::begin();
+    let (brokers, log) = brokers(&[("events", 12)]);
+    let (catalog, stop) = (Arc::new(CommittedRecords::default()), CancellationToken::new());
+    let worker = tokio::spawn(work(log, subscription("a", &["events"]), catalog.clone(), stop.clone()));
+    until("each partition's end", || catalog.ends() >= 24).await;
+    drop(brokers);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let began = Instant::now();
+    stop.cancel();
+    let observed = within("the stop", worker).await.unwrap();
+    assert!(observed.failed.is_none(), "{observed:?}");
+    if stood_still.longest() < Duration::from_secs(1) {
+        assert!(began.elapsed() < cluster::TIMEOUT, "it took {:?}", began.elapsed());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn brokers_that_are_not_there_are_unavailable_and_named() {
     let log = KafkaLog::open("127.0.0.1:9", &BTreeMap::new()).unwrap();

@@ -72,3 +72,17 @@ fn a_record_of_a_partition_that_is_not_held_is_dropped() {
     assert_eq!(held.push(&source(), record(10), now), None);
     assert_eq!(held.take(&source(), None, now), None);
 }
+
+#[test]
+fn a_partition_for_which_the_brokers_do_not_answer_is_due_after_the_others() {
+    let (mut held, now) = (held_at(10), Instant::now());
+    let later = TopicPartition { partition: source().partition + 1, ..source() };
+    held.start(later.clone(), Offset(0));
+    held.reach_end(&source(), now);
+    held.reach_end(&later, now);
+    assert_eq!(held.due(now), [source(), later.clone()]);
+    held.note_answer(&source(), false);
+    assert_eq!(held.due(now), [later.clone(), source()]);
+    held.note_answer(&source(), true);
+    assert_eq!(held.due(now), [source(), later]);
+}
