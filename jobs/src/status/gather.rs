@@ -11,7 +11,7 @@ use definitions::parse;
 use definitions::settings::{ClockKind, Settings};
 use engine::fresh::ViewVersion;
 use engine::functions::Functions;
-use event_log::{Log, PartitionBounds, ReaderGroup, TopicPartition};
+use event_log::{Log, OpenTransaction, PartitionBounds, ReaderGroup, TopicPartition};
 use serving::ReadView;
 use storage::{ObjectStorage, read_manifest};
 use types::files::FileKind;
@@ -216,6 +216,8 @@ fn note_log(facts: &mut Facts, answers: Result<LogAnswers>) {
             for (stream, topic) in answers.topics {
                 facts.identities.extend(topic.identity.map(|identity| (stream.clone(), identity)));
                 facts.waiting_since.extend(topic.waiting_since);
+                let with_id = |open: OpenTransaction| (PartitionId::new(stream.clone(), open.partition), open);
+                facts.open_transactions.extend(topic.open_transactions.into_iter().map(with_id));
                 facts.ends.insert(stream, topic.ends);
             }
         }
@@ -242,6 +244,7 @@ struct TopicAnswers {
     ends: Result<Vec<PartitionBounds>, String>,
     identity: Option<String>,
     waiting_since: Vec<(PartitionId, Micros)>,
+    open_transactions: Vec<OpenTransaction>,
 }
 
 struct StorageFacts {
@@ -254,14 +257,37 @@ struct StorageFacts {
 async fn ask_topic(log: &dyn Log, state: &CatalogState, stream: Arc<str>, topic: Arc<str>) -> (Arc<str>, TopicAnswers) {
     let ends = match in_time("the log", log.bounds(&topic)).await {
         Ok(ends) => ends,
-        Err(error) => return (stream, TopicAnswers { ends: Err(error.to_string()), identity: None, waiting_since: Vec::new() }),
+        Err(error) => {
+            let (waiting_since, open_transactions) = Default::default();
+            return (stream, TopicAnswers { ends: Err(error.to_string()), identity: None, waiting_since, open_transactions });
+        }
     };
     let identity = match ends.is_empty() {
         true => None,
         false => in_time("the log", log.identity(&topic)).await.ok(),
     };
     let waiting_since = waiting(log, state, &stream, &topic, &ends).await;
-    (stream, TopicAnswers { ends: Ok(ends), identity, waiting_since })
+    let open_transactions = open_transactions(log, state, &stream, &topic, &ends).await;
+    (stream, TopicAnswers { ends: Ok(ends), identity, waiting_since, open_transactions })
+}
+
+/// Returns the open transactions in the partitions that stand still. In one that moves they do not last.
+async fn open_transactions(
+    log: &dyn Log,
+    state: &CatalogState,
+    stream: &Arc<str>,
+    topic: &Arc<str>,
+    ends: &[PartitionBounds],
+) -> Vec<OpenTransaction> {
+    let stands_still = |partition: &i32| {
+        let known = state.partitions.get(&PartitionId::new(stream.clone(), *partition));
+        known.is_none_or(|known| !moves(known, now()))
+    };
+    let still: Vec<i32> = ends.iter().map(|ends| ends.partition).filter(stands_still).take(LOOKED_AT).collect();
+    match still.is_empty() {
+        true => Vec::new(),
+        false => in_time("the log", log.open_transactions(topic, &still)).await.unwrap_or_default(),
+    }
 }
 
 /// Returns the topic of each live stream.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use catalog::CatalogState;
 use committed::registry::Registry;
 use engine::fresh::ViewVersion;
-use event_log::{PartitionBounds, ReaderGroup};
+use event_log::{OpenTransaction, PartitionBounds, ReaderGroup};
 use serde::{Deserialize, Serialize};
 use types::tiles::Micros;
 use types::vector::PartitionId;
@@ -81,6 +81,7 @@ pub enum Fault {
     PartitionStuck,
     StreamUnread,
     PartitionBehind,
+    TransactionOpen,
     RunAbandoned,
     RunFailing,
     StatesDiffer,
@@ -116,6 +117,8 @@ pub struct Facts {
     pub checkpoint_interval: Duration,
     /// The log's timestamp of the first uncommitted record, if the log answered.
     pub waiting_since: BTreeMap<PartitionId, Micros>,
+    /// The transactions that hold back what follows them, in partitions that stand still.
+    pub open_transactions: BTreeMap<PartitionId, OpenTransaction>,
     /// The stamp of each published snapshot's states, or why its manifest cannot be read.
     pub stamps: BTreeMap<ViewVersion, Result<String, String>>,
     /// What became of the recent dead letters, by stream.

@@ -15,7 +15,10 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use uuid::Uuid;
 
 use crate::log::check_before;
-use crate::{Consumer, Fetched, Log, LogOutput, NewRecord, OutputAppender, PartitionBounds, Subscription, TakenOutput, TopicPartition};
+use crate::{
+    Consumer, Fetched, Log, LogOutput, NewRecord, OpenTransaction, OutputAppender, PartitionBounds, Subscription, TakenOutput,
+    TopicPartition,
+};
 use types::outage::{Attempts, Outage};
 use types::tiles::Clock;
 use types::vector::Offset;
@@ -175,6 +178,17 @@ impl Log for KafkaLog {
     async fn partition_count(&self, topic: &str) -> Result<Option<u32>> {
         let topic = topic.to_owned();
         self.ask(move |cluster| cluster.partitions(&topic)).await
+    }
+
+    async fn open_transactions(&self, topic: &str, partitions: &[i32]) -> Result<Vec<OpenTransaction>> {
+        let (settings, topic, partitions) = (self.settings.clone(), Arc::<str>::from(topic), partitions.to_vec());
+        self.ask(move |cluster| {
+            let uncommitted = UncommittedReader::new(&settings)?;
+            let sources = partitions.into_iter().map(|partition| TopicPartition { topic: topic.clone(), partition });
+            let open = sources.map(|source| reader::open_transaction(&settings, cluster, &uncommitted, &source));
+            open.filter_map(Result::transpose).collect()
+        })
+        .await
     }
 
     async fn identity(&self, topic: &str) -> Result<String> {

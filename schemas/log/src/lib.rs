@@ -23,4 +23,4 @@ pub use log::{Log, OutputAppender, TakenOutput};
 pub use mark::{check_mark, mark_of};
 pub use opening::open;
 pub use record::{LogOutput, MAX_OUTPUT_BYTES, NewRecord};
-pub use topic::{LogSize, PartitionBounds, TopicPartition};
+pub use topic::{LogSize, OpenTransaction, PartitionBounds, TopicPartition};

@@ -11,7 +11,7 @@ use types::{Error, Result};
 
 use crate::consumer::{Consumer, Fetched, ReaderGroup, Subscription};
 use crate::record::{LogOutput, NewRecord};
-use crate::topic::{LogSize, PartitionBounds, TopicPartition};
+use crate::topic::{LogSize, OpenTransaction, PartitionBounds, TopicPartition};
 
 /// A durable, partitioned log.
 #[async_trait]
@@ -32,6 +32,12 @@ pub trait Log: Send + Sync + fmt::Debug {
     async fn partition_count(&self, topic: &str) -> Result<Option<u32>> {
         let bounds = self.bounds(topic).await?;
         Ok(u32::try_from(bounds.len()).ok().filter(|count| *count > 0))
+    }
+
+    /// Returns the transactions that hold back what follows them in these partitions; none for a log that has no
+    /// transactions.
+    async fn open_transactions(&self, _topic: &str, _partitions: &[i32]) -> Result<Vec<OpenTransaction>> {
+        Ok(Vec::new())
     }
 
     /// Returns a text that changes when the topic is recreated (the catalog refuses a log with another identity).

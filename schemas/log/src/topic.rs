@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use types::Error;
+use types::tiles::Micros;
 use types::vector::Offset;
 
 /// A topic and one of its partitions.
@@ -27,6 +28,18 @@ pub struct PartitionBounds {
     pub begin: Offset,
     /// The offset that the next record will get (for a transactional log: the end of what is committed).
     pub end: Offset,
+}
+
+/// A transaction that was neither committed nor aborted. What follows it in its partition is not delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenTransaction {
+    pub partition: i32,
+    /// Of its first record.
+    pub offset: Offset,
+    /// How many offsets are held back, its own ones too.
+    pub held_back: i64,
+    /// The log's timestamp of its first record.
+    pub since: Micros,
 }
 
 /// The size of all topics of a log together.

@@ -4,11 +4,16 @@ use std::collections::BTreeMap;
 
 use catalog::PartitionRecord;
 use engine::events::format_timestamp;
-use event_log::{PartitionBounds, ReaderGroup};
+use event_log::{OpenTransaction, PartitionBounds, ReaderGroup};
+use types::tiles::Micros;
 use types::vector::{Offset, PartitionId};
 
+use super::duration::for_time;
 use super::{Facts, Fault, Problem, Severity};
 use crate::output::{count_of, is_or_are};
+
+/// A transaction is a problem once it has been open for so long: by default Kafka aborts it then.
+const OPEN_FOR_LONG_US: Micros = 60_000_000;
 
 pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
     let mut found = Vec::new();
@@ -16,6 +21,7 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
         found.extend(refusal(facts, partition));
     }
     found.extend(gaps(facts));
+    found.extend(held_back(facts));
     found.extend(facts.idle_groups.iter().map(held));
     if facts.embedded_log {
         found.extend(absent(facts));
@@ -139,6 +145,41 @@ fn gaps(facts: &Facts) -> Vec<Problem> {
         })
     };
     of_stream.into_iter().filter_map(problem).collect()
+}
+
+/// Returns one problem per stream, of the transactions that have been open for long: those after them wait too.
+fn held_back(facts: &Facts) -> Vec<Problem> {
+    let mut of_stream: BTreeMap<&str, Vec<(&OpenTransaction, Micros)>> = BTreeMap::new();
+    for (id, open) in &facts.open_transactions {
+        // The time of a record may be any. It came after all were counted.
+        let counted_to = facts.state.partitions.get(id).and_then(|known| known.complete_to);
+        let lasting = facts.now.saturating_sub(counted_to.map_or(open.since, |counted_to| open.since.max(counted_to)));
+        if lasting >= OPEN_FOR_LONG_US {
+            of_stream.entry(&id.stream).or_default().push((open, lasting));
+        }
+    }
+    let problem = |(stream, open): (&str, Vec<(&OpenTransaction, Micros)>)| {
+        let lasting = open.iter().map(|(_, lasting)| *lasting).max().unwrap_or_default();
+        let held_back: i64 = open.iter().map(|(open, _)| open.held_back).sum();
+        let places: Vec<String> = open.iter().take(8).map(|(open, _)| format!("{} from {}", open.partition, open.offset)).collect();
+        let more = if open.len() > places.len() { ", .." } else { "" };
+        Problem {
+            fault: Fault::TransactionOpen,
+            severity: Severity::Warning,
+            what: format!(
+                "{stream}: an open transaction holds back {} for {} (partition and offset: {}{more})",
+                count_of(held_back, "offset"),
+                for_time(lasting),
+                places.join(", ")
+            ),
+            cause: "a producer began a transaction, and neither committed nor aborted it; the log does not deliver what follows it".into(),
+            effect: "these records are not counted, and complete_to stands still: alerts on silence in this stream wait".into(),
+            next_step: "end the producer, or abort its transaction: `kafka-transactions.sh --bootstrap-server BROKER find-hanging`, then \
+                `abort`"
+                .into(),
+        }
+    };
+    of_stream.into_iter().map(problem).collect()
 }
 
 /// Whether the group will read again is known to nobody but the user.

@@ -20,6 +20,11 @@ const NOW: Micros = 1_767_333_600 * SECOND;
 const STREAM: &str = "CREATE STREAM pay (k TEXT, ts TIMESTAMPTZ NOT NULL) WITH (topic = 'payments', format = 'json', event_time = 'ts')";
 const VIEW: &str = "CREATE VIEW v WITH (every = '1d') AS SELECT k, count(*) AS n FROM pay GROUP BY k";
 
+/// After everything that is counted of a partition.
+fn open_transaction(partition: i32, since: Micros) -> (PartitionId, OpenTransaction) {
+    (id(partition), OpenTransaction { partition, offset: Offset(100), held_back: 7, since })
+}
+
 /// Facts without a problem: two partitions, read to their ends a moment ago, and a snapshot that is an hour old.
 async fn healthy() -> Facts {
     let definition = |kind, name: &str, sql: &str| DefinitionRecord {
@@ -971,6 +976,21 @@ const CASES: &[Case] = &[
         ],
     ),
     (
+        Fault::TransactionOpen,
+        Severity::Warning,
+        |facts| {
+            // A client set the time of its record to yesterday's; what was there before is counted.
+            facts.open_transactions = [open_transaction(0, NOW - 24 * HOUR), open_transaction(1, NOW - 90 * SECOND)].into();
+            facts.state.partitions.values_mut().for_each(|known| known.complete_to = Some(NOW - 2 * MINUTE));
+        },
+        [
+            "pay: an open transaction holds back 14 offsets for 2 min (partition and offset: 0 from 100, 1 from 100)",
+            "a producer began a transaction, and neither committed nor aborted it; the log does not deliver what follows it",
+            "these records are not counted, and complete_to stands still: alerts on silence in this stream wait",
+            "end the producer, or abort its transaction: `kafka-transactions.sh --bootstrap-server BROKER find-hanging`, then `abort`",
+        ],
+    ),
+    (
         Fault::LogHeld,
         Severity::Notice,
         |facts| {
@@ -985,6 +1005,16 @@ const CASES: &[Case] = &[
         ],
     ),
 ];
+
+#[tokio::test]
+async fn a_transaction_is_a_problem_once_it_has_been_open_for_a_minute() {
+    let mut facts = healthy().await;
+    facts.state.partitions.values_mut().for_each(|known| known.complete_to = Some(NOW - HOUR));
+    facts.open_transactions = [open_transaction(0, NOW - 59 * SECOND)].into();
+    assert_eq!(problems(&facts), []);
+    facts.open_transactions = [open_transaction(0, NOW - 60 * SECOND)].into();
+    assert_eq!(problems(&facts).iter().map(|problem| problem.fault).collect::<Vec<_>>(), [Fault::TransactionOpen]);
+}
 
 #[tokio::test]
 async fn each_fault_is_reported_with_its_cause_its_effect_and_the_next_step() {

@@ -1,4 +1,5 @@
-//! Reads a range of one partition with a short-lived consumer that joins no group.
+//! Reads a range of one partition, or the first record of an open transaction, with a short-lived consumer that joins
+//! no group.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +10,11 @@ use rdkafka::error::KafkaError;
 use uuid::Uuid;
 
 use super::client::{Quiet, failed};
-use super::cluster::Cluster;
+use super::cluster::{Cluster, UncommittedReader};
 use super::record::record_of;
 use super::settings::{self, KafkaSettings};
 use crate::topic::outside;
-use crate::{Fetched, TopicPartition};
+use crate::{Fetched, OpenTransaction, TopicPartition};
 use types::tiles::Clock;
 use types::vector::Offset;
 use types::{Error, Result};
@@ -56,6 +57,33 @@ pub(super) fn read(
     }
     fetched.at_end |= fetched.position >= bounds.end;
     Ok(fetched)
+}
+
+/// Returns the transaction that holds back what follows it in a partition, if there is one: with its first record the
+/// part ends that is committed, or aborted.
+pub(super) fn open_transaction(
+    settings: &KafkaSettings,
+    cluster: &Cluster,
+    uncommitted: &UncommittedReader,
+    source: &TopicPartition,
+) -> Result<Option<OpenTransaction>> {
+    // In this order: what is appended in between is not taken for one.
+    let end = uncommitted.end(source)?;
+    let offset = cluster.bounds_of(source)?.end;
+    if offset >= end {
+        return Ok(None);
+    }
+    let group = format!("basestream-read-{}", Uuid::new_v4());
+    let mut config = settings.consumer(&group, "basestream-read");
+    config.set("isolation.level", "read_uncommitted");
+    let consumer: BaseConsumer<Quiet> = BaseConsumer::from_config_and_context(&config, Quiet::default()).map_err(settings::refusal)?;
+    let mut fetched = Fetched { source: source.clone(), records: Vec::new(), position: offset, at_end: false, fetched_at: 0 };
+    fill(&consumer, &mut fetched, (end, 1)).map_err(|error| {
+        failed("reading the log", error, &settings.addresses, &consumer.context().reasons).with("partition", source).with("offset", offset)
+    })?;
+    let first = fetched.records.first();
+    let held_back = end.0 - offset.0;
+    Ok(first.map(|first| OpenTransaction { partition: source.partition, offset, held_back, since: first.timestamp }))
 }
 
 /// Stops at `end` (where the partition ended when the read began), after `max_records`, or after [`STALL`] without a

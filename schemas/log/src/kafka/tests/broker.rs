@@ -244,6 +244,9 @@ async fn a_partition_that_an_open_transaction_holds_back_is_not_at_its_end() {
         assert!(!fetched.at_end && fetched.position <= Offset(10), "{fetched:?}");
         fetches_without_records += usize::from(fetched.records.is_empty());
     }
+    let transactions = log.open_transactions(&topic, &[0]).await.unwrap();
+    assert_eq!(transactions.iter().map(|open| (open.partition, open.offset, open.held_back)).collect::<Vec<_>>(), [(0, Offset(10), 11)]);
+    assert!(transactions[0].since > 1_600_000_000_000_000, "{transactions:?}");
     tokio::task::spawn_blocking(move || open.abort_transaction(cluster::TIMEOUT).unwrap()).await.unwrap();
     let end = async {
         loop {
@@ -256,6 +259,7 @@ async fn a_partition_that_an_open_transaction_holds_back_is_not_at_its_end() {
     };
     // 20 records, one that was aborted, and its marker.
     assert_eq!(within("the end", end).await, Offset(22));
+    assert_eq!(log.open_transactions(&topic, &[0]).await.unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
