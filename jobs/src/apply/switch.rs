@@ -105,14 +105,14 @@ impl Switch<'_> {
     async fn create_topics(&self, state: &CatalogState) -> Result<()> {
         let Wanted::Definitions { definitions, .. } = self.wanted else { return Ok(()) };
         for stream in definitions.streams.iter().filter(|stream| state.has_committed(&stream.name)) {
-            let partitions = self.target.log.partition_count(&stream.topic).await?;
+            let partitions = self.target.log.partition_count(&stream.topic).await.map_err(with_setting)?;
             check_not_gone(state, stream, partitions.unwrap_or_default())?;
         }
         let topics = definitions.streams.iter().map(|stream| &stream.topic);
         let topics =
             topics.chain(definitions.sinks.iter().map(|sink| &sink.topic)).chain(definitions.alerts.iter().map(|alert| &alert.topic));
         for topic in topics {
-            self.target.log.create_topic(topic, self.target.partitions).await?;
+            self.target.log.create_topic(topic, self.target.partitions).await.map_err(with_setting)?;
         }
         Ok(())
     }
@@ -162,6 +162,14 @@ impl Switch<'_> {
             let kept: Vec<&Survey> = surveys.iter().filter(|survey| survey.stream == stream).collect();
             staged.discard(self.target.storage, &kept).await;
         }
+    }
+}
+
+/// Names the setting that says where the log is, if it does not answer.
+fn with_setting(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Unavailable => error.with("setting", "log.url").with("help", "correct it, or make the log available"),
+        _ => error,
     }
 }
 

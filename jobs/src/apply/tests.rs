@@ -544,6 +544,16 @@ async fn a_topic_that_was_read_and_is_gone_is_not_created_anew() {
     assert_eq!(without_topics.bounds("pay").await.unwrap().len(), 2);
 }
 
+#[tokio::test]
+async fn a_log_that_does_not_answer_is_reported_with_the_setting_that_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (catalog, storage, _) = services(&folder).await;
+    let away = event_log::open("kafka://127.0.0.1:9", &Default::default()).await.unwrap();
+    let functions = Functions::standard();
+    let error = apply_files(&target_of(&catalog, &storage, &*away, &functions), &definitions(&[STREAM]), false, 1).await.unwrap_err();
+    assert_eq!((error.kind(), error.fact("setting")), (ErrorKind::Unavailable, Some("log.url")), "{error}");
+}
+
 /// A log on which something is committed to the catalog whenever a topic is created: between the state that an apply
 /// plans on and its commit.
 #[derive(Debug)]

@@ -45,6 +45,10 @@ use settings::KafkaSettings;
 /// How long the producer caches a topic's number of partitions.
 const PARTITIONS_KNOWN: Duration = Duration::from_secs(10);
 
+/// In these the brokers keep what they have to remember themselves.
+const TOPICS_OF_KAFKA: [&str; 5] =
+    ["__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata", "__remote_log_metadata"];
+
 /// The log in one Kafka cluster.
 pub struct KafkaLog {
     settings: KafkaSettings,
@@ -146,6 +150,9 @@ impl KnownPartitions {
 #[async_trait]
 impl Log for KafkaLog {
     async fn create_topic(&self, topic: &str, partitions: u32) -> Result<u32> {
+        if TOPICS_OF_KAFKA.contains(&topic) {
+            return Err(Error::input("this topic is Kafka's own: it has no events, and takes none").with("topic", topic));
+        }
         let name = topic.to_owned();
         if let Some(partitions) = self.ask(move |cluster| cluster.partitions(&name)).await? {
             return Ok(partitions);

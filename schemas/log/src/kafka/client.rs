@@ -112,12 +112,29 @@ pub(super) fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
 
 /// Converts a librdkafka error, with the kind that fits its code and the brokers that it is about.
 pub(super) fn failed(doing: &str, error: KafkaError, addresses: &str, reasons: &Reasons) -> Error {
-    let kind = error.rdkafka_error_code().map_or(ErrorKind::Unavailable, kind_of);
+    let code = error.rdkafka_error_code();
+    let kind = code.map_or(ErrorKind::Unavailable, kind_of);
     let mut failed = Error::new(kind, format!("{doing} failed")).with("brokers", addresses);
     if let Some(reason) = reasons.last() {
         failed = failed.with("reason", reason);
     }
+    if let Some(help) = code.and_then(help_for) {
+        failed = failed.with("help", help);
+    }
     failed.caused_by(error)
+}
+
+/// What the brokers do not say of a record that they refuse.
+fn help_for(code: RDKafkaErrorCode) -> Option<&'static str> {
+    match code {
+        RDKafkaErrorCode::InvalidRecord => Some(
+            "a compacted topic takes no record without a key: set `key` to a column that is never NULL, or change its `cleanup.policy`",
+        ),
+        RDKafkaErrorCode::MessageSizeTooLarge => {
+            Some("raise `max.message.bytes` of the topic, or `message.max.bytes` in log.properties, or make the records smaller")
+        }
+        _ => None,
+    }
 }
 
 pub(super) fn kind_of(code: RDKafkaErrorCode) -> ErrorKind {

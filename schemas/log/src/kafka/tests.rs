@@ -229,6 +229,24 @@ async fn a_consumer_stops_within_seconds_while_the_brokers_are_away() {
     }
 }
 
+#[test]
+fn a_record_that_the_brokers_refuse_is_reported_with_what_helps() {
+    for (code, help) in [(RDKafkaErrorCode::InvalidRecord, "set `key`"), (RDKafkaErrorCode::MessageSizeTooLarge, "max.message.bytes")] {
+        let error = KafkaError::MessageProduction(code);
+        let refused = client::failed("appending to the log", error, "broker:9092", &client::Reasons::default());
+        assert!(refused.fact("help").is_some_and(|said| said.contains(help)), "{refused}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn topics_of_kafka_itself_are_refused() {
+    let (_brokers, log) = brokers(&[("__consumer_offsets", 1)]);
+    for topic in ["__consumer_offsets", "__transaction_state"] {
+        let refused = log.create_topic(topic, 1).await.unwrap_err();
+        assert!(refused.kind() == ErrorKind::Input && refused.to_string().contains(topic), "{refused}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn brokers_that_are_not_there_are_unavailable_and_named() {
     let log = KafkaLog::open("127.0.0.1:9", &BTreeMap::new()).unwrap();

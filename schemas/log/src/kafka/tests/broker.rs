@@ -408,6 +408,20 @@ async fn the_record_of_an_event_is_appended_once() {
     assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs services: just test-services"]
+async fn a_compacted_output_that_refuses_records_without_a_key_is_reported_with_what_helps() {
+    let log = real_log(&[]).await;
+    let (topic, group) = (fresh_name("compacted"), fresh_name("group"));
+    let admin: AdminClient<_> = ClientConfig::new().set("bootstrap.servers", addresses()).create().unwrap();
+    let compacted = NewTopic::new(&topic, 1, TopicReplication::Fixed(1)).set("cleanup.policy", "compact");
+    admin.create_topics([&compacted], &AdminOptions::new()).await.unwrap();
+    log.create_topic(&topic, 1).await.unwrap();
+    let owner = log.take_over_output(&output_of("in", &group)).await.unwrap().appender;
+    let refused = owner.append(&topic, made_of(0..1), Offset(1)).await.unwrap_err();
+    assert!(refused.to_string().contains("set `key`"), "{refused}");
+}
+
 /// Readers see nothing behind an open transaction. One that a killed process left is aborted by the broker in the end.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs services: just test-services"]
