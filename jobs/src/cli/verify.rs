@@ -125,11 +125,32 @@ fn outcome_text(report: &VerifyReport) -> String {
 }
 
 fn log_table(log: &[LogReport]) -> String {
-    let header =
-        ["stream", "partition", "offsets", "records", "archived", "dead letters", "duplicates", "lost", "missing", "extra", "different"];
+    let header = [
+        "stream",
+        "partition",
+        "offsets",
+        "records",
+        "archived",
+        "dead letters",
+        "duplicates",
+        "compacted",
+        "lost",
+        "missing",
+        "extra",
+        "different",
+    ];
     let rows = log.iter().map(|r| {
-        let numbers =
-            [r.records, r.archived, r.dead_lettered, r.duplicates, r.lost.count, r.missing.count, r.extra.count, r.different.count];
+        let numbers = [
+            r.records,
+            r.archived,
+            r.dead_lettered,
+            r.duplicates,
+            r.compacted,
+            r.lost.count,
+            r.missing.count,
+            r.extra.count,
+            r.different.count,
+        ];
         let head = [r.stream.to_string(), r.partition.to_string(), format!("{}..{}", r.start, r.end)];
         head.into_iter().chain(numbers.iter().map(ToString::to_string)).collect()
     });

@@ -49,6 +49,8 @@ pub struct LogReport {
     pub lost: Offsets,
     /// The accepted ranges, each with its reason.
     pub gaps: Vec<String>,
+    /// In the archive or the dead letters, and deleted by a log that is compacted.
+    pub compacted: u64,
     /// Only in the log.
     pub missing: Offsets,
     /// In the archive or the dead letters but not in the log, or in both of them.
@@ -152,6 +154,7 @@ pub async fn verify_partition(
         raw_compared: stream.keep_raw,
         lost: Offsets::default(),
         gaps: Vec::new(),
+        compacted: 0,
         missing: Offsets::default(),
         extra: Offsets::default(),
         different: Offsets::default(),
@@ -162,8 +165,9 @@ pub async fn verify_partition(
     let files = RecordFiles::new(&verifier.storage, state, stream, bounds.partition);
     let source = TopicPartition { topic: stream.topic.clone(), partition: bounds.partition };
     let reader = PartitionReader { log, source, position: bounds.begin, end: report.end, waiting: None };
+    let compacted_before = if log.is_compacted(&stream.topic).await? { bounds.end } else { Offset::ZERO };
     let (mut from, end) = (report.start, report.end);
-    let mut comparison = PartitionComparison { files, reader, stream, gaps, report };
+    let mut comparison = PartitionComparison { files, reader, compacted_before, stream, gaps, report };
     while from < end {
         let to = end.min(Offset(from.0.saturating_add(CHUNK_OFFSETS)));
         comparison.compare_chunk(from, to).await?;
@@ -176,6 +180,8 @@ pub async fn verify_partition(
 struct PartitionComparison<'a> {
     files: RecordFiles<'a>,
     reader: PartitionReader<'a>,
+    /// Of the log's records before it, any may have been deleted.
+    compacted_before: Offset,
     stream: &'a StreamDefinition,
     gaps: Vec<&'a GapRecord>,
     report: LogReport,
@@ -214,7 +220,10 @@ impl PartitionComparison<'_> {
             }
         }
         for offset in archived.into_keys().chain(dead.into_keys()) {
-            report.extra.add(offset);
+            match Offset(offset) < self.compacted_before {
+                true => report.compacted += 1,
+                false => report.extra.add(offset),
+            }
         }
         self.settle_duplicates(unaccounted).await
     }

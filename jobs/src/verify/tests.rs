@@ -379,6 +379,35 @@ impl Log for TrimmedMeanwhile {
     }
 }
 
+/// A log that deletes a record once a later one has its key.
+#[derive(Debug)]
+struct CompactedLog(Records);
+
+#[async_trait]
+impl Log for CompactedLog {
+    async fn create_topic(&self, topic: &str, partitions: u32) -> Result<u32> {
+        self.0.create_topic(topic, partitions).await
+    }
+    async fn bounds(&self, topic: &str) -> Result<Vec<PartitionBounds>> {
+        self.0.bounds(topic).await
+    }
+    async fn identity(&self, topic: &str) -> Result<String> {
+        self.0.identity(topic).await
+    }
+    async fn is_compacted(&self, _: &str) -> Result<bool> {
+        Ok(true)
+    }
+    async fn append(&self, topic: &str, records: Vec<NewRecord>) -> Result<Vec<(i32, Offset)>> {
+        self.0.append(topic, records).await
+    }
+    async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched> {
+        self.0.read(source, from, max_records).await
+    }
+    async fn subscribe(&self, subscription: Subscription) -> Result<Consumer> {
+        self.0.subscribe(subscription).await
+    }
+}
+
 #[tokio::test]
 async fn every_record_of_the_log_is_accounted_for() {
     let world = filled(&[]).await;
@@ -425,6 +454,22 @@ async fn a_record_that_was_changed_lost_or_invented_is_named() {
     assert_eq!(reports[0].missing.first, [Offset(40)]);
     assert_eq!(reports[0].extra.first, [Offset(7)]);
     assert!(reports[1].is_equal());
+}
+
+/// Only what is before its end may be gone, and what it still has is compared.
+#[tokio::test]
+async fn a_compacted_log_may_lack_archived_records_before_its_end() {
+    let world = filled(&[]).await;
+    let mut records = world.log.clone();
+    records[0].truncate(160);
+    records[0].drain(1..101);
+    records[0][5].value = Some("{}".into());
+    let reports = verify_log(&world.verifier, &CompactedLog(Records(records)), &[], NOW).await.unwrap();
+    let report = &reports[0];
+    assert_eq!((report.extra.count, report.missing.count, report.different.count), (7, 0, 1), "{report:#?}");
+    // Two of the hundred were duplicates, and are stored nowhere.
+    assert_eq!((report.records, report.compacted), (60, 98), "{report:#?}");
+    assert!(reports[1].is_equal() && reports[1].compacted == 0, "{:#?}", reports[1]);
 }
 
 /// Of another log, or of a topic that was deleted, there was nothing to compare.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use uuid::Uuid;
@@ -95,9 +95,13 @@ impl KafkaLog {
         self.topics.ask(call).await
     }
 
+    fn admin(&self) -> Result<AdminClient<Quiet>> {
+        AdminClient::from_config_and_context(&self.settings.metadata(), Quiet::default()).map_err(settings::refusal)
+    }
+
     /// Creates a topic with the brokers' default replication. A topic that already exists is no error.
     async fn make_topic(&self, topic: &str, partitions: i32, options: &[(&str, &str)]) -> Result<()> {
-        let admin = AdminClient::from_config_and_context(&self.settings.metadata(), Quiet::default()).map_err(settings::refusal)?;
+        let admin = self.admin()?;
         let fresh = NewTopic::new(topic, partitions, TopicReplication::Fixed(-1));
         let fresh = options.iter().fold(fresh, |fresh, (name, value)| fresh.set(name, value));
         let options = AdminOptions::new().operation_timeout(Some(cluster::TIMEOUT)).request_timeout(Some(cluster::TIMEOUT));
@@ -196,6 +200,26 @@ impl Log for KafkaLog {
             open.filter_map(Result::transpose).collect()
         })
         .await
+    }
+
+    /// A topic whose settings this user may not see is taken for one that is not.
+    async fn is_compacted(&self, topic: &str) -> Result<bool> {
+        let admin = self.admin()?;
+        let (asked, options) = (ResourceSpecifier::Topic(topic), AdminOptions::new().request_timeout(Some(cluster::TIMEOUT)));
+        let failed = |error: KafkaError| {
+            let reasons = &admin.inner().context().reasons;
+            client::failed("asking for the settings of the topic", error, &self.settings.addresses, reasons).with("topic", topic)
+        };
+        let is_compact = |value: &str| value.split(',').any(|policy| policy.trim() == "compact");
+        let mut is_compacted = false;
+        for found in admin.describe_configs([&asked], &options).await.map_err(failed)? {
+            match found {
+                Ok(found) => is_compacted |= found.get("cleanup.policy").and_then(|policy| policy.value.as_deref()).is_some_and(is_compact),
+                Err(RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::ClusterAuthorizationFailed) => {}
+                Err(code) => return Err(failed(KafkaError::Global(code))),
+            }
+        }
+        Ok(is_compacted)
     }
 
     async fn identity(&self, topic: &str) -> Result<String> {

@@ -72,6 +72,11 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// replay.
     async fn read(&self, source: &TopicPartition, from: Offset, max_records: usize) -> Result<Fetched>;
 
+    /// Whether the log deletes single records of a topic, once a later one has their key.
+    async fn is_compacted(&self, _topic: &str) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Whether records stay until [`Log::trim`] deletes them.
     fn is_trimmed(&self) -> bool {
         false

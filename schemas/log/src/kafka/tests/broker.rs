@@ -204,6 +204,7 @@ async fn a_topic_keeps_its_id_until_it_is_made_anew() {
     let topic = fresh_name("anew");
     assert_eq!(log.topic_id(&topic).await.unwrap_err().kind(), ErrorKind::NotFound);
     log.create_topic(&topic, 1).await.unwrap();
+    assert!(!log.is_compacted(&topic).await.unwrap());
     let (identity, id) = (log.identity(&topic).await.unwrap(), log.topic_id(&topic).await.unwrap());
     assert!(!id.parse::<Uuid>().unwrap().is_nil(), "{id}");
     log.append(&topic, numbered(0, 10)).await.unwrap();
@@ -417,6 +418,7 @@ async fn a_compacted_output_that_refuses_records_without_a_key_is_reported_with_
     let compacted = NewTopic::new(&topic, 1, TopicReplication::Fixed(1)).set("cleanup.policy", "compact");
     admin.create_topics([&compacted], &AdminOptions::new()).await.unwrap();
     log.create_topic(&topic, 1).await.unwrap();
+    assert!(log.is_compacted(&topic).await.unwrap());
     let owner = log.take_over_output(&output_of("in", &group)).await.unwrap().appender;
     let refused = owner.append(&topic, made_of(0..1), Offset(1)).await.unwrap_err();
     assert!(refused.to_string().contains("set `key`"), "{refused}");
