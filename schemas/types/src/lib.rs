@@ -6,7 +6,8 @@
 //! system adds to a user's own. [`failures`] are the events on which a view fails, which it leaves out. [`threads`]
 //! says which work runs on which threads, and [`liveness`] which processes are dead; what they left goes with
 //! [`process_folder`]. A [`Strategy`] is how a batch run
-//! makes a snapshot, a [`TransitionKind`] what happened to a key of an alert.
+//! makes a snapshot, a [`TransitionKind`] what happened to a key of an alert. [`value_texts`] has values as PostgreSQL
+//! writes them.
 
 pub mod clocks;
 pub mod columns;
@@ -32,6 +33,7 @@ pub mod tiles;
 pub mod timed_out;
 mod transition;
 pub mod uuid_text;
+pub mod value_texts;
 pub mod vector;
 
 pub use error::{Error, ErrorKind, MessageForm, Result};

@@ -7,6 +7,7 @@
 //!     binary  that value as PostgreSQL's binary formats
 //! ```
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
@@ -14,6 +15,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema};
 use bytes::{BufMut, BytesMut};
 use types::Result;
+use types::value_texts::ArrayItemText;
 
 use crate::columns::WireType;
 
@@ -99,7 +101,8 @@ impl RowFormat {
             }
             item.clear();
             text::put_value(&mut item, wire_type.kind, items, row, self.zone)?;
-            quoted_item(out, &item);
+            // Memory takes everything.
+            let _ = write!(out, "{}", ArrayItemText(&String::from_utf8_lossy(&item)));
         }
         out.put_u8(b'}');
         Ok(())
@@ -120,21 +123,6 @@ pub(crate) fn plain(batch: RecordBatch) -> Result<RecordBatch> {
     let fields: Vec<Field> = fields.map(|(field, column)| field.as_ref().clone().with_data_type(column.data_type().clone())).collect();
     let schema = Schema::new_with_metadata(fields, batch.schema_ref().metadata().clone());
     Ok(RecordBatch::try_new(Arc::new(schema), columns)?)
-}
-
-fn quoted_item(out: &mut BytesMut, item: &[u8]) {
-    let special = |byte: &u8| matches!(byte, b'{' | b'}' | b',' | b'"' | b'\\') || byte.is_ascii_whitespace() || *byte == 0x0b;
-    if !item.is_empty() && !item.eq_ignore_ascii_case(b"null") && !item.iter().any(special) {
-        return out.put_slice(item);
-    }
-    out.put_u8(b'"');
-    for byte in item {
-        if matches!(byte, b'"' | b'\\') {
-            out.put_u8(b'\\');
-        }
-        out.put_u8(*byte);
-    }
-    out.put_u8(b'"');
 }
 
 fn list(column: &ArrayRef, row: usize) -> ArrayRef {

@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use arrow::array::{
     BinaryArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array, DictionaryArray, DurationMicrosecondArray, Float32Array,
-    Float64Array, Int8Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, LargeStringArray, ListArray, NullArray,
-    StringArray, StringViewArray, TimestampMicrosecondArray, TimestampMillisecondArray, UInt64Array,
+    Float64Array, Int8Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, LargeStringArray, ListArray, ListBuilder,
+    NullArray, StringArray, StringBuilder, StringViewArray, TimestampMicrosecondArray, TimestampMillisecondArray, UInt64Array,
 };
 use arrow::datatypes::{Decimal128Type, DecimalType, Field, Int32Type, Int64Type, IntervalMonthDayNano, Schema, i256};
 use engine::plan::TextType;
@@ -144,12 +144,13 @@ fn lists_are_arrays() {
     assert_eq!(Vec::<Option<i64>>::from_sql(&Type::INT8_ARRAY, &found[0].1).unwrap(), [Some(1), None, Some(-3)]);
     assert_eq!(Vec::<Option<i64>>::from_sql(&Type::INT8_ARRAY, &found[1].1).unwrap(), []);
 
-    let mut items = BytesMut::new();
+    let mut texts = ListBuilder::new(StringBuilder::new());
     for item in ["", "null", "a b", "x,y", "\"q\"", "\\", "{}", "plain"] {
-        quoted_item(&mut items, item.as_bytes());
-        items.put_u8(b'|');
+        texts.values().append_value(item);
     }
-    assert_eq!(items, r#"""|"null"|"a b"|"x,y"|"\"q\""|"\\"|"{}"|plain|"#.as_bytes());
+    texts.append(true);
+    let found = written(Arc::new(texts.finish()), TextType::Any, "UTC");
+    assert_eq!(found[0].0, r#"{"","null","a b","x,y","\"q\"","\\","{}",plain}"#);
 }
 
 #[test]
