@@ -11,7 +11,7 @@ use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, Memory
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use engine::functions::Functions;
-use engine::plan::{asking_session_builder, session_config};
+use engine::plan::{query_session_builder, session_config};
 use storage::ObjectStorage;
 use types::{Result, threads};
 
@@ -126,7 +126,7 @@ impl QueryRuntime {
 
     /// A session without tables.
     pub(crate) fn session(&self) -> Result<SessionContext> {
-        let builder = asking_session_builder().with_config(self.shared.config.clone()).with_runtime_env(self.runtime.clone());
+        let builder = query_session_builder().with_config(self.shared.config.clone()).with_runtime_env(self.runtime.clone());
         let session = SessionContext::new_with_state(builder.build());
         self.shared.functions.register(&session)?;
         Ok(session)

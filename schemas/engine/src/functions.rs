@@ -18,7 +18,8 @@
 //!
 //! `repeat`, `lpad`, `rpad`, `range`, `generate_series`, `array_repeat` and `array_resize` are DataFusion's, with
 //! bounds: a number in a query or a view cannot exhaust the memory. `date_trunc` is DataFusion's, with constants before
-//! 1970 rounded down. In queries, `to_char` also takes PostgreSQL's patterns, and `date_part` has the fraction of seconds.
+//! 1970 rounded down. In queries, `to_char` also takes PostgreSQL's patterns, `date_part` has the fraction of seconds,
+//! and `round` of a real number goes to the even integer of two.
 //!
 //! All layers must plan with the same set, because states from one are merged by another.
 
@@ -41,6 +42,7 @@ mod distinct;
 mod extremes;
 mod group_rows;
 pub(crate) mod integers;
+mod interval_functions;
 pub(crate) mod intervals;
 pub(crate) mod judged;
 mod last_n;
@@ -51,6 +53,7 @@ mod markers;
 mod moments;
 mod peak_factor;
 mod room;
+mod rounding;
 mod sequences;
 mod sliding;
 pub(crate) mod state_bytes;
@@ -61,19 +64,22 @@ pub(crate) mod time_patterns;
 mod top_k;
 pub(crate) mod truncation;
 mod typed_texts;
+pub(crate) mod value_texts;
 mod wrapped;
 
 pub use date_parts::date_part;
 pub use decimals::QUOTIENT;
 pub(crate) use direct::{DirectMerge, GroupedStates};
 pub(crate) use distinct::{DistinctSet, DistinctSize};
+pub use interval_functions::{MAKE_INTERVAL, PARTS_OF_INTERVAL, interval_functions, interval_product, interval_quotient};
 pub(crate) use judged::Flaw;
 pub use local_times::time_in_zone;
 pub use markers::{AS_OF, WITHIN, as_of, within};
 pub(crate) use peak_factor::peak_factor;
+pub use rounding::round;
 pub use state_formats::state_stamp;
 pub use sums::sums_to_verify;
-pub use time_patterns::to_char;
+pub use time_patterns::{chrono_pattern, to_char};
 pub(crate) use top_k::top_k_is_exact;
 pub use top_k::{TOP_K, TOP_K_CAPACITY};
 pub use typed_texts::{AS_JSON, AS_UUID, typed_texts};

@@ -1,14 +1,20 @@
-//! Operands whose types PostgreSQL unifies and DataFusion does not: a text with a BOOLEAN or an array, and a number
-//! with an INTERVAL.
+//! Operands whose types PostgreSQL brings together and DataFusion does not: a text beside a BOOLEAN or an array, a
+//! number beside an INTERVAL, and a DATE beside one with hours.
 
-use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit, TimeUnit};
 use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable};
+use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF, cast};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
+use engine::functions::{interval_product, interval_quotient};
 use types::{Error, Reason};
 
 use super::array_text::array_value;
+
+const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
 #[derive(Debug)]
 pub(super) struct OperandTypes;
@@ -29,11 +35,22 @@ impl ExprPlanner for OperandTypes {
             }
             BinaryOperator::Multiply => {
                 let product = match (is_interval(&left, schema), is_interval(&right, schema)) {
-                    (true, false) => Some(product(&left, &right)?),
-                    (false, true) => Some(product(&right, &left)?),
+                    (true, false) => Some(product(left.clone(), right.clone())?),
+                    (false, true) => Some(product(right.clone(), left.clone())?),
                     _ => None,
                 };
                 Ok(product.map_or(PlannerResult::Original(RawBinaryExpr { op, left, right }), PlannerResult::Planned))
+            }
+            BinaryOperator::Divide if is_interval(&left, schema) => Ok(PlannerResult::Planned(scaled(interval_quotient(), left, right))),
+            BinaryOperator::Plus | BinaryOperator::Minus => {
+                let is_date = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Date32));
+                let shifts_hours = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Interval(_))) && may_have_hours(expr);
+                let (left, right) = match op {
+                    _ if is_date(&left) && shifts_hours(&right) => (midnight(left), right),
+                    BinaryOperator::Plus if is_date(&right) && shifts_hours(&left) => (left, midnight(right)),
+                    _ => (left, right),
+                };
+                Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
             }
             _ => Ok(PlannerResult::Original(RawBinaryExpr { op, left, right })),
         }
@@ -68,22 +85,37 @@ fn truth(text: &str) -> types::Result<bool> {
 }
 
 fn is_interval(expr: &Expr, schema: &DFSchema) -> bool {
-    matches!(expr.get_type(schema), Ok(DataType::Interval(_)))
+    matches!(expr.get_type(schema), Ok(DataType::Interval(_) | DataType::Duration(_)))
 }
 
-/// The product of an interval and an integer, both of them constants.
-fn product(interval: &Expr, factor: &Expr) -> types::Result<Expr> {
+fn midnight(date: Expr) -> Expr {
+    cast(date, DataType::Timestamp(TimeUnit::Microsecond, None))
+}
+
+/// Whether an interval is more than days and months that are written as such.
+fn may_have_hours(interval: &Expr) -> bool {
+    match constant(interval, &INTERVAL) {
+        Some(ScalarValue::IntervalMonthDayNano(Some(interval))) => interval.nanoseconds != 0,
+        _ => true,
+    }
+}
+
+fn product(interval: Expr, factor: Expr) -> types::Result<Expr> {
     let (Some(ScalarValue::IntervalMonthDayNano(Some(interval))), Some(ScalarValue::Int64(Some(factor)))) =
-        (constant(interval, &DataType::Interval(IntervalUnit::MonthDayNano)), constant(factor, &DataType::Int64))
+        (constant(&interval, &INTERVAL), constant(&factor, &DataType::Int64))
     else {
-        let expected = "expected an integer and an interval that are written as such; for a column n, write CAST(n || ' days' AS INTERVAL)";
-        return Err(Error::input(format!("not supported: the product of an INTERVAL, {expected}")).with_reason(Reason::NotSupported));
+        return Ok(scaled(interval_product(), interval, factor));
     };
     let product = i32::try_from(factor)
         .ok()
         .and_then(|count| interval.checked_mul(IntervalMonthDayNano::new(count, count, factor)))
         .ok_or_else(|| Error::input("an interval is too large").with_reason(Reason::TimeOutOfRange))?;
     Ok(Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(product)), None))
+}
+
+fn scaled(function: ScalarUDF, interval: Expr, number: Expr) -> Expr {
+    let operands = vec![cast(interval, INTERVAL), cast(number, DataType::Float64)];
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), operands))
 }
 
 /// The value of a literal of this type, or of one that is cast to it.

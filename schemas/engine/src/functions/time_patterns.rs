@@ -76,7 +76,7 @@ pub(crate) fn is_to_char(function: &ScalarUDF) -> bool {
 /// Returns chrono's pattern with the same result as one of PostgreSQL's, and one with chrono's fields as it is.
 ///
 /// Errors: what chrono has nothing for.
-pub(crate) fn chrono_pattern(pattern: &str) -> Result<String, String> {
+pub fn chrono_pattern(pattern: &str) -> Result<String, String> {
     if pattern.contains('%') {
         return Ok(pattern.to_owned());
     }

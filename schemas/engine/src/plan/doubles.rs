@@ -70,7 +70,8 @@ fn as_doubles(all: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
     Ok(changed)
 }
 
-fn as_double(decimal: Expr) -> Expr {
+/// A decimal as a DOUBLE; of a literal, the one that its digits are.
+pub(super) fn as_double(decimal: Expr) -> Expr {
     let text = match &decimal {
         Expr::Literal(ScalarValue::Decimal128(Some(value), precision, scale), _) => {
             Some(Decimal128Type::format_decimal(*value, *precision, *scale))

@@ -10,10 +10,12 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use crate::functions::Functions;
 use crate::plan::decimals::QuotientsKeepDigits;
 use crate::plan::doubles::DoublesStay;
+use crate::plan::doubles_of_sets::DoublesOfSetsStay;
 use crate::plan::elements::ElementsOfArrays;
 use crate::plan::exponents::ExponentsAreWrittenOut;
 use crate::plan::intervals::IntervalsHaveLengths;
 use crate::plan::ordered_distinct::OrderedDistinctHasNoLimit;
+use crate::plan::query_casts::CastsOfPostgresql;
 use types::Result;
 
 /// Returns the settings that decide what SQL means here: decimal literals are decimals, text is Utf8, times are UTC.
@@ -29,11 +31,11 @@ pub fn session_config() -> SessionConfig {
     config
 }
 
+type Rule = Arc<dyn AnalyzerRule + Send + Sync>;
+
 /// Returns the base of all sessions. Settings that differ are applied on top of [`session_config`].
 pub fn session_builder() -> SessionStateBuilder {
-    let own: [Arc<dyn AnalyzerRule + Send + Sync>; 4] =
-        [Arc::new(ExponentsAreWrittenOut), Arc::new(DoublesStay), Arc::new(QuotientsKeepDigits), Arc::new(IntervalsHaveLengths)];
-    let rules = own.into_iter().chain(Analyzer::new().rules).collect();
+    let rules = analyzer_rules([]);
     let mut builder = SessionStateBuilder::new_with_default_features().with_config(session_config()).with_analyzer_rules(rules);
     builder.expr_planners().get_or_insert_default().insert(0, Arc::new(ElementsOfArrays));
     builder
@@ -45,6 +47,19 @@ pub fn session_builder() -> SessionStateBuilder {
 pub fn asking_session_builder() -> SessionStateBuilder {
     let rules = Optimizer::new().rules.into_iter().filter(|rule| rule.name() != COMMON_EXPRESSIONS).collect();
     session_builder().with_optimizer_rules(rules).with_physical_optimizer_rule(Arc::new(OrderedDistinctHasNoLimit))
+}
+
+/// Returns the base of the sessions that answer queries, in which values are PostgreSQL's that are DataFusion's in
+/// definitions.
+pub fn query_session_builder() -> SessionStateBuilder {
+    asking_session_builder().with_analyzer_rules(analyzer_rules([Arc::new(DoublesOfSetsStay), Arc::new(CastsOfPostgresql)]))
+}
+
+/// Our rules, then those of queries, then DataFusion's.
+fn analyzer_rules<const N: usize>(of_queries: [Rule; N]) -> Vec<Rule> {
+    let own: [Rule; 4] =
+        [Arc::new(ExponentsAreWrittenOut), Arc::new(DoublesStay), Arc::new(QuotientsKeepDigits), Arc::new(IntervalsHaveLengths)];
+    own.into_iter().chain(of_queries).chain(Analyzer::new().rules).collect()
 }
 
 const COMMON_EXPRESSIONS: &str = "common_sub_expression_eliminate";
