@@ -58,7 +58,9 @@ pub mod params;
 mod pg_typeof;
 mod planning;
 mod query_meta;
+mod regular_expressions;
 mod rights;
+mod row_values;
 mod running;
 mod search_path;
 mod series;
@@ -75,6 +77,7 @@ mod using_columns;
 mod view;
 mod wildcards;
 mod with_names;
+mod written_functions;
 
 use planning::{PlanRequest, PlannedQuery, plan};
 use used::TablesRead;

@@ -1,6 +1,7 @@
 //! Types and literals that PostgreSQL has and DataFusion has not: `$1::uuid`, `'x'::json`, `::name`, `'\x00ff'::bytea`,
 //! arrays as texts, `= ANY ('{a,b}')`, times as `time_texts` has them, time zones in letters of any case, `U&'\00e4'`,
-//! `ESCAPE` and `SIMILAR TO`. They are rewritten before a statement is planned.
+//! `ESCAPE`, `SIMILAR TO`, `1e300`, comparisons of rows and regular expressions. They are rewritten before a statement
+//! is planned.
 
 use std::ops::ControlFlow;
 
@@ -16,16 +17,18 @@ use engine::functions::{AS_JSON, AS_UUID};
 use engine::plan::hexadecimal_bytes;
 use types::{Error, Reason, Result};
 
-use super::array_text;
 use super::like_escape::without_escape;
 use super::literals::{call, literal, text_of};
 use super::params::inner_mut;
 use super::similar_to::as_regular_expression;
 use super::time_texts::{known_value, with_units};
+use super::{array_text, literals, regular_expressions, row_values};
 
 /// Types whose values are any texts.
 const TEXTS: [&str; 2] = ["name", "bpchar"];
-/// Each of them is a call, into which the planner recurses.
+/// Of a decimal, with room for those before the exponent.
+const MOST_DIGITS: i32 = 60;
+/// Each is a call of its own, which the planner descends into.
 const MOST_NESTED_CALLS: usize = 16;
 
 /// Rewrites the casts and array literals of a statement.
@@ -69,7 +72,7 @@ fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
         Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, is_some: _ } => in_list(left, right, false),
         Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => in_list(left, right, true),
         similar @ Expr::SimilarTo { .. } => as_regular_expression(similar),
-        other => Ok(without_escape(other)),
+        other => Ok(without_escape(other).or_else(|| row_values::compared(other)).or_else(|| regular_expressions::translated(other))),
     }
 }
 
@@ -87,12 +90,21 @@ fn time_cast(kind: &CastKind, text: Option<&str>, data_type: &DataType) -> Resul
     Ok(value.map(cast))
 }
 
-/// Rewrites `U&'\00e4'` to a text. Refuses `b'101'`, whose type is unknown here.
+/// Whether a number such as `1e300` has more digits than a decimal can have.
+fn has_large_exponent(number: &str) -> bool {
+    let exponent = number.split_once(['e', 'E']).and_then(|(_, exponent)| exponent.parse::<i32>().ok());
+    exponent.is_some_and(|exponent| exponent.abs() > MOST_DIGITS)
+}
+
+/// `U&'\00e4'` is a text, `1e300` a DOUBLE, and `b'101'` of a type that is not known here.
 fn of_value(value: &Value) -> Result<Option<Expr>> {
     match value {
         Value::UnicodeStringLiteral(text) => Ok(Some(literal(Some(text.clone())))),
         Value::SingleQuotedByteStringLiteral(bits) => {
             Err(Error::input(format!("not supported: the bit string b'{bits}'")).with_reason(Reason::NotSupported))
+        }
+        Value::Number(number, _) if has_large_exponent(number) => {
+            Ok(Some(literals::cast(literal(Some(number.clone())), DataType::DoublePrecision)))
         }
         _ => Ok(None),
     }
@@ -243,6 +255,10 @@ mod tests {
             ("SELECT a LIKE 'x/_%' ESCAPE '/', a NOT ILIKE 'x' ESCAPE ''", "SELECT a LIKE 'x\\_%', a NOT ILIKE 'x'"),
             ("SELECT a LIKE $1 || '%' ESCAPE '/'", "SELECT a LIKE like_pattern(CAST($1 || '%' AS TEXT), '/')"),
             ("SELECT a AT TIME ZONE 'europe/berlin'", "SELECT a AT TIME ZONE 'Europe/Berlin'"),
+            ("SELECT 1e300, 1e20", "SELECT CAST('1e300' AS DOUBLE PRECISION), 1e20"),
+            ("SELECT 1 FROM v WHERE (a, b) IN ((1, NULL), (2, 3))", "SELECT 1 FROM v WHERE ((a = 1 AND b = NULL) OR (a = 2 AND b = 3))"),
+            ("SELECT (a, b) <> (1, 2), a ~ 'x.y'", "SELECT NOT (a = 1 AND b = 2), a ~ '(?s)x.y'"),
+            ("SELECT regexp_replace(a, 'b', '[\\&]', 'g')", "SELECT regexp_replace(a, 'b', '[${0}]', 'g')"),
         ] {
             assert_eq!(rewritten(sql).unwrap(), expected, "{sql}");
         }

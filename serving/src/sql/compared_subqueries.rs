@@ -1,6 +1,6 @@
-//! `x > ANY (SELECT ..)` and `x > ALL (SELECT ..)`. DataFusion finds the column of such a subquery by its name: where the
-//! query around it has one of the same name, it compares that with itself. Here the subquery gets a name that nothing
-//! else has. `= ANY` becomes IN, and `<> ALL` becomes NOT IN.
+//! `x > ANY (SELECT ..)` and `x > ALL (SELECT ..)`. DataFusion finds the column of such a subquery by its name: where
+//! the query around it has one of the same name, it compares that with itself. Here the subquery gets a name that
+//! nothing else has. `= ANY` becomes IN, and `<> ALL` becomes NOT IN.
 
 use std::sync::Arc;
 
@@ -11,8 +11,11 @@ use datafusion::logical_expr::expr::{InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator};
 use datafusion::optimizer::AnalyzerRule;
+use types::{Error, Reason};
 
 const COMPARED: &str = "__compared";
+const AMONG_COLUMNS: &str = "not supported: ANY or ALL of a subquery outside of WHERE, HAVING and ON; \
+    write a comparison with (SELECT max(..) ..) or (SELECT min(..) ..)";
 
 /// Runs after DataFusion's own coercion.
 #[derive(Debug)]
@@ -25,10 +28,14 @@ impl AnalyzerRule for ComparedSubqueriesHaveNames {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let named = plan.transform_up_with_subqueries(|node| {
+            let is_condition = matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Join(_));
             let names = NamePreserver::new(&node);
             node.map_expressions(|expr| {
                 let name = names.save(&expr);
                 let named = expr.transform_up(with_name)?;
+                if !is_condition && named.data.exists(|expr| Ok(matches!(expr, Expr::SetComparison(_))))? {
+                    return Err(Error::input(AMONG_COLUMNS).with_reason(Reason::NotSupported).into());
+                }
                 Ok(named.update_data(|expr| name.restore(expr)))
             })
         })?;

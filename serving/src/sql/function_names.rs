@@ -1,20 +1,19 @@
 //! Functions that have another name in PostgreSQL, and functions whose results have another type there. A position or a
-//! number of items is unsigned to DataFusion, and what is computed with it a DECIMAL: here it is a BIGINT. And calls that
-//! can be written with others: `mod(a, b)`, `date_trunc` with a zone, `extract(second FROM ts)`, `percentile_disc`.
-
-use std::mem;
+//! number of items is unsigned to DataFusion, and what is computed with it a DECIMAL: here it is a BIGINT. And calls
+//! that can be written with others: `mod(a, b)`, `date_trunc` with a zone, `extract(second FROM ts)`,
+//! `percentile_disc`.
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, DateTimeField, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentClause, FunctionArguments, Ident, ObjectName, ObjectNamePart, TimezoneInfo, Value,
+    BinaryOperator, DataType, DateTimeField, ExactNumberInfo, Expr, Function, FunctionArgumentClause, FunctionArguments, Ident, ObjectName,
+    TimezoneInfo, Value,
 };
 use definitions::syntax::SyntaxNode;
 use types::Result;
 
-use super::literals::{call, literal};
-use super::names::resolved;
+use super::literals::{arguments, call, cast, first_argument, literal, name_of, nested, taken};
 use super::params::inner_mut;
+use super::written_functions::written;
 
 /// Functions whose results are unsigned in DataFusion and always fit BIGINT.
 const UNSIGNED: [&str; 15] = [
@@ -48,12 +47,18 @@ const NOW: &str = "now";
 const DATE_PART: &str = "date_part";
 const DATE_TRUNC: &str = "date_trunc";
 
-/// Rewrites the calls of these functions.
+/// Rewrites the calls of these functions, and those that other expressions stand for.
+///
+/// Errors: `Input` for a constant pattern of one that is not supported.
 pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
     let Some(statement) = inner_mut(statement) else { return Ok(()) };
     statement.visit_expressions_mut(|expr| {
-        if let Some(rewritten) = rewritten(expr) {
-            *expr = rewritten;
+        let other = match rewritten(expr) {
+            Some(other) => Some(other),
+            None => written(expr)?,
+        };
+        if let Some(other) = other {
+            *expr = other;
         }
         Ok(())
     })
@@ -152,56 +157,8 @@ fn filtered(aggregate: Expr, filter: &Expr) -> Expr {
     }
 }
 
-/// The name of a function that is called without a schema.
-fn name_of(call: &Function) -> Option<String> {
-    match &call.name.0[..] {
-        [ObjectNamePart::Identifier(name)] => Some(resolved(name)),
-        _ => None,
-    }
-}
-
-fn first_argument(function: &Function) -> Option<&Expr> {
-    match &function.args {
-        FunctionArguments::List(list) => match list.args.first()? {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) => Some(argument),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// Takes the arguments of a call that has so many of them, and nothing else.
-fn arguments<const N: usize>(function: &mut Function) -> Option<[Expr; N]> {
-    if function.over.is_some() || function.filter.is_some() {
-        return None;
-    }
-    let FunctionArguments::List(list) = &mut function.args else { return None };
-    let is_plain = |arg: &FunctionArg| matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::Expr(_)));
-    if list.duplicate_treatment.is_some() || !list.clauses.is_empty() || list.args.len() != N || !list.args.iter().all(is_plain) {
-        return None;
-    }
-    let operands = list.args.drain(..).filter_map(|arg| match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(operand)) => Some(operand),
-        _ => None,
-    });
-    operands.collect::<Vec<Expr>>().try_into().ok()
-}
-
-/// The expression, which something else takes the place of.
-fn taken(expr: &mut Expr) -> Expr {
-    mem::replace(expr, Expr::Identifier(Ident::new("")))
-}
-
-fn nested(expr: Expr) -> Box<Expr> {
-    Box::new(Expr::Nested(Box::new(expr)))
-}
-
 fn cast_now(data_type: DataType) -> Expr {
     cast(call(NOW, Vec::new()), data_type)
-}
-
-fn cast(operand: Expr, data_type: DataType) -> Expr {
-    Expr::Cast { kind: CastKind::Cast, expr: Box::new(operand), data_type, array: false, format: None }
 }
 
 #[cfg(test)]

@@ -1,14 +1,11 @@
 //! Converts texts that are cast to dates, times and intervals, in spellings that DataFusion does not know: times
 //! without seconds, dates with a time or a zone, `'today'`, and hours and minutes of an interval.
 
-use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{DataType, Expr, TimezoneInfo};
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 use types::Result;
 
 use super::date_text::date_and_zone;
-use super::literals::literal;
+use super::literals::{expression, literal};
 
 /// Texts that stand for a time which depends on the moment of the query.
 const MOMENTS: [(&str, &str); 4] = [
@@ -35,12 +32,7 @@ fn moment(text: &str) -> Option<&'static str> {
     MOMENTS.iter().find(|(name, _)| name.eq_ignore_ascii_case(text.trim())).map(|(_, moment)| *moment)
 }
 
-fn expression(text: &str) -> Result<Expr> {
-    let parsed = Parser::new(&GenericDialect {}).try_with_sql(text).and_then(|mut parser| parser.parse_expr());
-    Ok(parsed.map_err(DataFusionError::from)?)
-}
-
-/// Returns the spelling that DataFusion knows for a time or a date in another spelling.
+/// The spelling that DataFusion knows of a time or a date in one that it does not.
 fn known_time(data_type: &DataType, text: &str) -> Option<String> {
     match (data_type, date_and_zone(text)) {
         (DataType::Date, Some((date, _))) => Some(date.to_owned()),
