@@ -1,5 +1,5 @@
-//! `date_part` in queries, with what PostgreSQL has and DataFusion's lacks: the fraction of seconds and milliseconds, as a
-//! DOUBLE, and decades, centuries and millennia. All other parts are DataFusion's.
+//! `date_part` in queries, with what PostgreSQL has and DataFusion's lacks: the fraction of seconds and milliseconds,
+//! as a DOUBLE, and decades, centuries and millennia. All other parts are DataFusion's.
 //!
 //! Definitions have DataFusion's function, because states may keep what it returned.
 

@@ -1,10 +1,11 @@
 //! Accumulators of windows that slide, such as `ROWS BETWEEN 3 PRECEDING AND CURRENT ROW`, of floating point numbers.
-//! DataFusion's subtract a row that leaves from a total: after a NaN or an infinity all that follows is NaN, and a large
-//! number takes the digits of small ones with it. These join the rows that are in the window, and subtract nothing.
+//! DataFusion's subtract a row that leaves from a total: after a NaN or an infinity all that follows is NaN, and a
+//! large number takes the digits of small ones with it. These join the rows that are in the window, and subtract
+//! nothing.
 //!
-//! The rows are kept in two piles. One has the rows that came, and their total. When the other is empty, they move there,
-//! each joined with all that came after it: its top is then the total of the pile, also once rows left it. Each row is so
-//! joined three times at most, however large the window is.
+//! The rows are kept in two piles. One has the rows that came, and their total. When the other is empty, they move
+//! there, each joined with all that came after it: its top is then the total of the pile, also once rows left it. Each
+//! row is so joined three times at most, however large the window is.
 
 use std::fmt::Debug;
 
@@ -29,7 +30,8 @@ pub(super) trait WindowAggregate: Debug + Send + Sync + 'static {
 #[derive(Debug)]
 pub(super) struct SlidingWindow<A: WindowAggregate> {
     aggregate: A,
-    /// Of each row that leaves next, the total of it and of those after it in this pile. The first to leave is the last.
+    /// Of each row that leaves next, the total of it and of those after it in this pile. The first to leave is the
+    /// last.
     leaving: Vec<A::Total>,
     /// The rows after those.
     came: Vec<A::Total>,
