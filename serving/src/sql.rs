@@ -72,6 +72,7 @@ mod system;
 mod table;
 mod tables;
 mod time_texts;
+mod unnested_columns;
 mod used;
 mod using_columns;
 mod view;

@@ -26,7 +26,7 @@ use super::search_path::SearchPath;
 use super::statement::ParsedQuery;
 use super::{
     QueryText, SessionSettings, TableReader, cast_names, casts, column_names, fetch_clause, function_names, params, rights, series,
-    statement, tables, using_columns, wildcards,
+    statement, tables, unnested_columns, using_columns, wildcards,
 };
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
@@ -161,6 +161,7 @@ async fn plan_statement(
 
 /// Rewrites the statement to what the planner understands.
 fn rewritten(mut statement: Statement, streams: &BTreeMap<Arc<str>, LiveStream>, settings: SessionSettings<'_>) -> Result<Statement> {
+    unnested_columns::rewrite(&mut statement);
     wildcards::leave_out_system_columns(&mut statement, streams)?;
     using_columns::rewrite(&mut statement)?;
     cast_names::name_casts(&mut statement);
