@@ -11,8 +11,8 @@ use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use types::value_texts::{ArrayItemText, DoubleText, IntervalText, RealText};
 
-/// Whether the function's text of such a value is not that of DataFusion's cast. That of a BOOLEAN is `t` or `f`, which
-/// a cast is in neither.
+/// Whether the text of a value of this type differs from that of DataFusion's cast. A BOOLEAN is `true` where it is
+/// cast, and `t` where `concat` joins it.
 pub(crate) fn has_own_text(data_type: &DataType) -> bool {
     match data_type {
         DataType::Float32 | DataType::Float64 | DataType::Interval(_) | DataType::Duration(_) => true,
