@@ -84,7 +84,7 @@ fn with_doubles(input: Arc<LogicalPlan>, columns: &[usize]) -> Result<Arc<Logica
 /// The columns in which a DOUBLE has become a decimal, because of a decimal in another row.
 fn mixed_in_values(values: &Values) -> Vec<usize> {
     let has = |column: usize, data_type: &DataType, fits: fn(&DataType) -> bool| {
-        let is_cast = |expr: &Expr| match expr {
+        let is_cast = |expr: &Expr| match unaliased(expr) {
             Expr::Cast(cast) => cast.field.data_type() == data_type && cast.expr.get_type(&DFSchema::empty()).is_ok_and(|of| fits(&of)),
             _ => false,
         };
@@ -101,6 +101,14 @@ fn mixed_in_values(values: &Values) -> Vec<usize> {
     columns.filter(|column| is_mixed(*column)).map(|(column, _)| column).collect()
 }
 
+/// Rules that ran before keep the name of a value that they change.
+fn unaliased(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => unaliased(&alias.expr),
+        other => other,
+    }
+}
+
 fn in_values(values: Values) -> Result<LogicalPlan> {
     let mixed = mixed_in_values(&values);
     if mixed.is_empty() {
@@ -110,7 +118,7 @@ fn in_values(values: Values) -> Result<LogicalPlan> {
     for row in &mut rows {
         for column in &mixed {
             let common_type = schema.field(*column).data_type();
-            let written = match std::mem::take(&mut row[*column]) {
+            let written = match std::mem::take(&mut row[*column]).unalias_nested().data {
                 Expr::Cast(Cast { expr, field }) if field.data_type() == common_type => *expr,
                 other => other,
             };
@@ -135,6 +143,7 @@ mod tests {
             (format!("SELECT 0.5 AS x UNION ALL SELECT {} UNION ALL SELECT 2.25", double("1e30")), ["0.5", "1e30", "2.25"]),
             (format!("VALUES ({}), (NULL), (0.5)", double("1e-20")), ["", "0.5", "1e-20"]),
             (format!("SELECT x FROM (VALUES (1.5), (2), ({})) AS v (x)", double("3")), ["1.5", "2.0", "3.0"]),
+            ("VALUES (0.5), (1e30::double), (2.25)".to_owned(), ["0.5", "1e30", "2.25"]),
         ] {
             let rows = session.sql(&sql).await.unwrap().collect().await.unwrap();
             let table = pretty_format_batches(&rows).unwrap().to_string();

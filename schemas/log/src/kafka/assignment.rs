@@ -92,8 +92,8 @@ impl Assignment {
         }
     }
 
-    /// Returns the partitions whose records, or whose end, are due now. Those for which the brokers do not answer are the
-    /// last ones: the others do not wait for them.
+    /// Returns the partitions whose records, or whose end, are due now. Those for which the brokers do not answer come
+    /// last, so that the others do not wait for them.
     pub(super) fn due(&self, now: Instant) -> Vec<TopicPartition> {
         let is_due = |partition: &Partition| self.due_at(partition).is_some_and(|at| at <= now);
         let mut due: Vec<(&TopicPartition, &Partition)> = self.partitions.iter().filter(|(_, partition)| is_due(partition)).collect();

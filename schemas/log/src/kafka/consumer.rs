@@ -61,20 +61,7 @@ impl From<Error> for End {
 pub(super) fn start(settings: &KafkaSettings, clock: Clock, subscription: &Subscription) -> Result<Consumer> {
     let (events, receiver) = mpsc::channel(subscription.queue.max(1));
     let stop = CancellationToken::new();
-    let group = ConsumerGroup {
-        addresses: settings.addresses.clone(),
-        topics: subscription.topics.clone(),
-        worker: subscription.worker.clone(),
-        events,
-        clock,
-        stop: stop.clone(),
-        uncommitted: UncommittedReader::new(settings)?,
-        held: Mutex::new(Assignment::new(subscription.max_records, subscription.max_wait)),
-        ended: Mutex::new(None),
-        reasons: Reasons::default(),
-    };
-    let client_id = format!("basestream-{}", subscription.worker);
-    let client = Client::from_config_and_context(&settings.consumer(&subscription.group, &client_id), group).map_err(settings::refusal)?;
+    let client = client_of(settings, clock, subscription, events, stop.clone())?;
     let topics: Vec<&str> = subscription.topics.iter().map(|topic| &**topic).collect();
     client.subscribe(&topics).map_err(|error| client.context().failed("joining the group", error))?;
 
@@ -83,6 +70,30 @@ pub(super) fn start(settings: &KafkaSettings, clock: Clock, subscription: &Subsc
         .spawn(move || run(client))
         .map_err(|error| Error::unavailable("the consumer's thread did not start").caused_by(error))?;
     Ok(Consumer { events: receiver, stop })
+}
+
+/// Creates the client, which has joined no group yet.
+fn client_of(
+    settings: &KafkaSettings,
+    clock: Clock,
+    subscription: &Subscription,
+    events: mpsc::Sender<LogEvent>,
+    stop: CancellationToken,
+) -> Result<Client> {
+    let group = ConsumerGroup {
+        addresses: settings.addresses.clone(),
+        topics: subscription.topics.clone(),
+        worker: subscription.worker.clone(),
+        events,
+        clock,
+        stop,
+        uncommitted: UncommittedReader::new(settings)?,
+        held: Mutex::new(Assignment::new(subscription.max_records, subscription.max_wait)),
+        ended: Mutex::new(None),
+        reasons: Reasons::default(),
+    };
+    let client_id = format!("basestream-{}", subscription.worker);
+    Client::from_config_and_context(&settings.consumer(&subscription.group, &client_id), group).map_err(settings::refusal)
 }
 
 /// Polls until it is stopped, the worker no longer listens, or a permanent error occurs.
@@ -450,3 +461,6 @@ fn end_in(reason: &str) -> Option<Offset> {
 fn refused(error: KafkaError) -> Error {
     Error::internal("kafka refused a list of partitions").caused_by(error)
 }
+
+#[cfg(test)]
+mod tests;

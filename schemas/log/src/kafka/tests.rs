@@ -189,27 +189,6 @@ async fn a_start_outside_the_log_fails_and_names_the_range() {
     assert!(consumer.events.recv().await.is_none());
 }
 
-/// It has delivered no record yet, so the client has no position.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_consumer_without_a_record_whose_offset_the_log_does_not_have_fails() {
-    let (brokers, log) = brokers(&[("events", 1)]);
-    let mut consumer = log.subscribe(subscription("a", &["events"])).await.unwrap();
-    let Some(LogEvent::Assigned { start, .. }) = within("the assignment", consumer.events.recv()).await else { panic!("not assigned") };
-    brokers.request_errors(RDKafkaApiKey::Fetch, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE]);
-    start.send(Ok(vec![(source("events", 0), Offset(0))])).unwrap();
-    let failure = async {
-        loop {
-            match consumer.events.recv().await {
-                Some(LogEvent::Failed(error)) => break error,
-                Some(_) => {}
-                None => panic!("it ended without an error"),
-            }
-        }
-    };
-    let error = within("the failure", failure).await;
-    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-}
-
 /// It asks for the end of each partition, which none answers: a stop waits neither for all of them nor asks again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_consumer_stops_within_seconds_while_the_brokers_are_away() {
