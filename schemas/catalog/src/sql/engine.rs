@@ -20,6 +20,8 @@ use types::{Error, Result};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a PostgreSQL server may take to accept a connection.
 const GREETING: Duration = Duration::from_secs(5);
+/// The same, for a connection that only finds out why the pool had none.
+const GREETING_AGAIN: Duration = Duration::from_secs(2);
 const READERS: u32 = 4;
 
 #[derive(Clone)]
@@ -44,30 +46,39 @@ impl Engine {
 
     /// Begins a transaction that sees everything as of one point in time.
     pub(super) async fn read(&self) -> Result<Session> {
-        match self {
+        let begun = match self {
             Engine::Sqlite { read, .. } => read.begin_with("BEGIN DEFERRED").await.map(Session::Sqlite),
             Engine::Postgres(pool) => pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map(Session::Postgres),
-        }
-        .map_err(failed)
+        };
+        self.explained(begun).await
     }
 
     /// Begins a transaction that writes. On PostgreSQL it is ordered by the row lock that `meta::next_revision` takes
     /// first.
     pub(super) async fn write(&self) -> Result<Session> {
-        match self {
+        let begun = match self {
             Engine::Sqlite { write, .. } => write.begin_with("BEGIN IMMEDIATE").await.map(Session::Sqlite),
             Engine::Postgres(pool) => pool.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await.map(Session::Postgres),
-        }
-        .map_err(failed)
+        };
+        self.explained(begun).await
     }
 
     /// Reads one number, without a transaction.
     pub(super) async fn number(&self, sql: &'static str) -> Result<i64> {
-        match self {
+        let read = match self {
             Engine::Sqlite { read, .. } => sqlx::query_scalar(sql).fetch_one(read).await,
             Engine::Postgres(pool) => sqlx::query_scalar(sql).fetch_one(pool).await,
+        };
+        self.explained(read).await
+    }
+
+    /// Says why a pool had no connection in time. A pool tries again while a server refuses connections, or has none
+    /// left, and then reports only that it waited; a single connection reports the server's error.
+    async fn explained<T>(&self, outcome: sqlx::Result<T>) -> Result<T> {
+        match (self, outcome) {
+            (Engine::Postgres(pool), Err(sqlx::Error::PoolTimedOut)) => Err(why_none_in_time(pool).await),
+            (_, outcome) => outcome.map_err(failed),
         }
-        .map_err(failed)
     }
 
     /// True if the database is reached over a network.
@@ -209,6 +220,22 @@ async fn open_server(options: PgConnectOptions) -> Result<Engine> {
     }
     let pool = connections::pool::<Postgres>(READERS * 2).acquire_timeout(PATIENCE);
     Ok(Engine::Postgres(pool.connect_lazy_with(options)))
+}
+
+async fn why_none_in_time(pool: &PgPool) -> Error {
+    let options = pool.connect_options();
+    match tokio::time::timeout(GREETING_AGAIN, PgConnection::connect_with(&options)).await {
+        Err(_) => Error::unavailable("the catalog's PostgreSQL server does not accept connections")
+            .with("waited", format!("{} s", (PATIENCE + GREETING_AGAIN).as_secs())),
+        Ok(Err(error)) => failed(error),
+        Ok(Ok(connection)) => {
+            // It served its purpose. An error while it is closed changes nothing.
+            let _ = connection.close().await;
+            Error::unavailable("all of this process's connections to the catalog's database are in use")
+                .with("connections", pool.options().get_max_connections())
+                .with("waited", format!("{} s", PATIENCE.as_secs()))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 use proptest::prelude::*;
+use sqlx::postgres::PgSslMode;
 use sqlx::sqlite::SqliteConnection;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use types::ErrorKind;
 
 use super::*;
@@ -56,6 +58,42 @@ async fn a_server_that_is_not_there_is_unavailable_and_soon_said() {
     let text = format!("{error:?}");
     assert!(text.contains("127.0.0.1:1/db") && !text.contains("S3cret"), "{text}");
     assert!(started.elapsed() < GREETING + Duration::from_secs(10));
+}
+
+/// The catalog of a process whose pool is open, on a server at this port.
+fn on_server(port: u16) -> Engine {
+    let options = PgConnectOptions::new().host("127.0.0.1").port(port).username("user").ssl_mode(PgSslMode::Disable);
+    let pool = connections::pool::<Postgres>(2).acquire_timeout(Duration::from_millis(100));
+    Engine::Postgres(pool.connect_lazy_with(options))
+}
+
+#[tokio::test]
+async fn a_pool_that_waited_in_vain_says_that_the_server_refuses_connections() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let engine = on_server(closed.port());
+    for error in [engine.read().await.err().unwrap(), engine.write().await.err().unwrap(), engine.number("SELECT 1").await.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().to_lowercase().contains("refused (os error"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_pool_that_waited_in_vain_says_that_the_server_has_no_connection_left() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let engine = on_server(listener.local_addr().unwrap().port());
+    let server = tokio::spawn(async move {
+        let fields = b"SFATAL\0VFATAL\0C53300\0Msorry, too many clients already\0\0";
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut startup = [0; 1024];
+            let _ = client.read(&mut startup).await;
+            let length = u32::try_from(fields.len() + 4).unwrap().to_be_bytes();
+            let _ = client.write_all(&[&b"E"[..], &length, fields].concat()).await;
+        }
+    });
+    let error = engine.read().await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("sorry, too many clients already"), "{error}");
+    server.abort();
 }
 
 #[test]
