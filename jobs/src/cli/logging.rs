@@ -16,6 +16,9 @@ pub(super) enum LogFormat {
 
 /// Who changed what is logged at every level where it is logged at all, unless a filter names it.
 const AUDIT: &str = "audit=info";
+/// It logs each attempt of each request that it tries again, hundreds a minute while a bucket does not answer. The
+/// storage itself warns of that once.
+const QUIET: &str = "object_store=warn";
 
 /// What is logged where neither `--log-level` nor RUST_LOG says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,10 +66,17 @@ fn filter(text: Option<&str>, is_read: bool, usual: Usual) -> Result<EnvFilter> 
         Usual::Warnings => text.is_some() || !is_read,
         Usual::WarningsAlone => false,
     };
-    match is_audited && text.is_none_or(|text| !text.contains("audit")) {
-        true => Ok(filter.add_directive(AUDIT.parse().map_err(|_| Error::internal("the audit log has no filter"))?)),
-        false => Ok(filter),
-    }
+    let audit = (is_audited && text.is_none_or(|text| !text.contains("audit"))).then_some(AUDIT);
+    let quiet = logs_information(text, default).then_some(QUIET);
+    audit.into_iter().chain(quiet).try_fold(filter, |filter, directive| {
+        Ok(filter.add_directive(directive.parse().map_err(|_| Error::internal("a directive of the log is wrong"))?))
+    })
+}
+
+/// Whether every crate logs at the level `info`, and none is named that says otherwise.
+fn logs_information(text: Option<&str>, default: LevelFilter) -> bool {
+    let Some(text) = text else { return default == LevelFilter::INFO };
+    text.split(',').any(|directive| directive.trim().eq_ignore_ascii_case("info")) && !text.contains("object_store")
 }
 
 /// Libraries log the URLs they are given. Each event arrives as one text, and passwords are removed from it.
@@ -100,6 +110,16 @@ mod tests {
         assert!(!has_audit(None, Usual::WarningsAlone) && !has_audit(Some("warn"), Usual::WarningsAlone));
         assert!(has_audit(Some("warn,audit=info"), Usual::WarningsAlone));
         assert!(!has_audit(Some("audit=off"), Usual::Work));
+    }
+
+    #[test]
+    fn each_attempt_at_a_bucket_is_logged_only_if_somebody_asks() {
+        let is_quiet = |text: Option<&str>, usual| filter(text, false, usual).unwrap().to_string().contains("object_store=warn");
+        assert!(is_quiet(None, Usual::Work) && is_quiet(Some("info"), Usual::Work) && is_quiet(Some("batch=debug, INFO"), Usual::Warnings));
+        for asked in ["debug", "warn", "error", "info,object_store=info", "object_store=debug"] {
+            assert!(!is_quiet(Some(asked), Usual::Work), "{asked}");
+        }
+        assert!(!is_quiet(None, Usual::Warnings), "nothing of that level is logged");
     }
 
     #[test]

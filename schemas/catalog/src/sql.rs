@@ -27,6 +27,7 @@ mod engine;
 mod meta;
 mod migrations;
 mod session;
+mod slow;
 
 mod alert;
 mod checkpoint;

@@ -153,7 +153,7 @@ impl ObjectStorage {
         })
         .retry(delays)
         .when(|error| error.kind() == ErrorKind::Unavailable)
-        .notify(|error, _| tracing::info!(%error, "retrying a put"))
+        .notify(|error, _| tracing::debug!(%error, "retrying a put"))
         .await
     }
 

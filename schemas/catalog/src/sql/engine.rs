@@ -7,7 +7,7 @@ use std::time::Duration;
 use backon::{ExponentialBuilder, Retryable};
 use sqlx::postgres::{PgConnectOptions, PgConnection, Postgres};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Connection, PgPool, SqlitePool};
+use sqlx::{ConnectOptions, Connection, PgPool, SqlitePool};
 use url::Url;
 
 use super::session::{Session, failed, failed_to_open};
@@ -167,6 +167,8 @@ fn sqlite_settings(options: SqliteConnectOptions) -> SqliteConnectOptions {
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         .busy_timeout(PATIENCE)
+        // Its warnings of slow statements have their whole texts: `Session` reports them in short.
+        .disable_statement_logging()
 }
 
 async fn open_memory() -> Result<Engine> {
@@ -200,7 +202,7 @@ async fn writer(options: SqliteConnectOptions) -> sqlx::Result<SqlitePool> {
 }
 
 async fn open_server(options: PgConnectOptions) -> Result<Engine> {
-    let options = options.application_name("basestream").options([
+    let options = options.disable_statement_logging().application_name("basestream").options([
         ("client_min_messages", "warning"),
         // A writer that hangs halfway must not block all others forever.
         ("lock_timeout", "10s"),

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::TryStreamExt;
 use serde::de::DeserializeOwned;
@@ -13,6 +14,7 @@ use sqlx::sqlite::{Sqlite, SqliteRow};
 use sqlx::{Decode, Row as _, Transaction, Type};
 use uuid::Uuid;
 
+use super::slow;
 use types::vector::Vector;
 use types::{Error, ErrorKind, Result};
 
@@ -116,11 +118,13 @@ impl Session {
     /// Runs one statement and returns how many rows it affected.
     pub(super) async fn execute(&mut self, sql: &'static str, values: Vec<Value>) -> Result<u64> {
         count_statement();
-        match self {
+        let began = Instant::now();
+        let executed = match self {
             Session::Sqlite(tx) => query!(Sqlite, sql, values).execute(&mut **tx).await.map(|done| done.rows_affected()),
             Session::Postgres(tx) => query!(Postgres, sql, values).execute(&mut **tx).await.map(|done| done.rows_affected()),
-        }
-        .map_err(failed)
+        };
+        slow::note(sql, began);
+        executed.map_err(failed)
     }
 
     /// Runs a text of several statements.
@@ -134,15 +138,17 @@ impl Session {
 
     pub(super) async fn rows(&mut self, sql: &'static str, values: Vec<Value>) -> Result<Vec<Row>> {
         count_statement();
-        match self {
+        let began = Instant::now();
+        let rows = match self {
             Session::Sqlite(tx) => {
                 query!(Sqlite, sql, values).fetch_all(&mut **tx).await.map(|rows| rows.into_iter().map(Row::Sqlite).collect())
             }
             Session::Postgres(tx) => {
                 query!(Postgres, sql, values).fetch_all(&mut **tx).await.map(|rows| rows.into_iter().map(Row::Postgres).collect())
             }
-        }
-        .map_err(failed)
+        };
+        slow::note(sql, began);
+        rows.map_err(failed)
     }
 
     /// Hands over each record as it is read: what a long result takes is what the caller keeps of it.
@@ -179,11 +185,13 @@ impl Session {
     }
 
     pub(super) async fn commit(self) -> Result<()> {
-        match self {
+        let began = Instant::now();
+        let committed = match self {
             Session::Sqlite(tx) => tx.commit().await,
             Session::Postgres(tx) => tx.commit().await,
-        }
-        .map_err(failed)
+        };
+        slow::note("COMMIT", began);
+        committed.map_err(failed)
     }
 
     pub(super) async fn rollback(self) -> Result<()> {
