@@ -99,6 +99,7 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
     warn_of(settings.without_effect());
     let (listeners, protection) = Listeners::bind(&installation).await?;
     let offering = layers::bind(&installation).await?;
+    installation.check_temp_dir().await?;
     installation.show_alive().await;
     let fresh = Fresh::default();
     let mut parts = Parts::default();
@@ -165,6 +166,7 @@ pub async fn serve(installation: Installation, options: UpOptions, stop: Cancell
 /// Runs the scheduler alone, with the collector.
 pub async fn scheduler(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
     let listener = bind_optional("scheduler.http", installation.settings.scheduler.http.as_deref(), &installation).await?;
+    installation.check_temp_dir().await?;
     installation.show_alive().await;
     owner::check_at_start(&installation.catalog, &installation.storage).await?;
     apply(&installation, &options).await?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batch::Batch;
+use batch::{Batch, SessionFolder};
 use catalog::CompactionRules;
 use definitions::settings::{ClockKind, LogSettings, Settings};
 use engine::fresh::Fresh;
@@ -12,7 +12,7 @@ use event_sinks::{SinkSettings, Sinks};
 use serving::{HotFrom, HotKeySettings, Node, NodeSettings, ServingClock, ServingLimits, WantedViews};
 use speed::{CheckpointWriters, ProcessIds, Speed};
 use tokio::sync::watch;
-use types::Result;
+use types::{Error, Result};
 
 use super::Installation;
 use super::wall_clock::clock;
@@ -95,6 +95,22 @@ impl Installation {
     pub fn dedup(&self) -> speed::DedupSettings {
         let folder = self.settings.local_dir().join("dedup");
         speed::DedupSettings { memory_bytes: to_usize(self.settings.speed.dedup_memory), folder }
+    }
+
+    /// Makes sure that runs can spill before the first of them has to.
+    ///
+    /// Errors: `Input` for a folder that cannot be made or written to. One on a full disk is none: room may come.
+    pub async fn check_temp_dir(&self) -> Result<()> {
+        let Some(folder) = self.settings.batch.temp_dir.clone() else { return Ok(()) };
+        let tried = folder.clone();
+        match tokio::task::spawn_blocking(move || SessionFolder::create(Some(&tried))).await? {
+            Err(error) if !error.is_of_full_disk() => Err(Error::input("batch runs cannot spill there")
+                .with("setting", "batch.temp_dir")
+                .with("found", folder.display())
+                .with("expected", "a folder in which this process can create files")
+                .caused_by(error)),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the batch layer.

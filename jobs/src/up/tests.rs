@@ -70,6 +70,22 @@ async fn an_address_that_is_taken_is_said_before_anything_works() {
     assert!(error.to_string().contains(&taken.local_addr().unwrap().to_string()), "{error}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_to_which_runs_cannot_spill_is_said_before_anything_works() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    let text = "[serving]\nhttp = \"127.0.0.1:0\"\n[batch]\ntemp_dir = \"file/spilled\"\n";
+    let settings = Settings::parse(text, &folder.path().join("basestream.toml"), &Variables::default()).unwrap();
+    let installation = Installation::open(&settings, Functions::standard()).await.unwrap();
+    let (task, _ready) = start(installation.clone(), &CancellationToken::new());
+    let of_scheduler = scheduler(installation.clone(), UpOptions::default(), CancellationToken::new());
+    for error in [task.await.unwrap().unwrap_err(), of_scheduler.await.unwrap_err()] {
+        assert_eq!((error.kind(), error.fact("setting")), (ErrorKind::Input, Some("batch.temp_dir")), "{error}");
+        assert!(error.fact("found").unwrap().ends_with("file/spilled"), "{error}");
+    }
+    assert!(installation.catalog.state().await.unwrap().definitions.is_empty(), "definitions were applied");
+}
+
 /// The broker is away, as one is whose disk is full: nobody appends, and no event is read.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_layers_are_not_ready_while_the_log_does_not_answer() {

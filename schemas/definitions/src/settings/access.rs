@@ -23,6 +23,7 @@ pub struct AuthSettings {
     #[serde(deserialize_with = "fields::optional_text")]
     pub audience: Option<String>,
     /// The claim that has the roles. Default: `roles`.
+    #[serde(deserialize_with = "fields::name")]
     pub roles_claim: String,
     /// Names by which this machine's browsers may ask where no token is needed, beside `localhost` and addresses: a
     /// page of another site could have its own name lead here. Default: none.

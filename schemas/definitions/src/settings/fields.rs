@@ -38,9 +38,10 @@ fn url<'de, D: Deserializer<'de>>(deserializer: D, kind: UrlKind) -> Result<Serv
     Ok(url)
 }
 
-/// Reads a text, even if it looks like a number.
-pub(super) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+/// Reads a name, even if it looks like a number.
+pub(super) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     match deserializer.deserialize_any(Scalar("text"))? {
+        Read::Text(text) if text.trim().is_empty() => Err(D::Error::custom(format!("found \"{text}\"; expected a name"))),
         Read::Text(text) => Ok(text),
         Read::Number(number) => Ok(number.to_string()),
     }

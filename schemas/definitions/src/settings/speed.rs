@@ -12,7 +12,7 @@ use super::fields;
 #[serde(default, deny_unknown_fields)]
 pub struct SpeedSettings {
     /// The consumer group: workers of one group share the partitions. Default: `basestream`.
-    #[serde(deserialize_with = "fields::text")]
+    #[serde(deserialize_with = "fields::name")]
     pub group: String,
     /// Workers of one process, which share its partitions: each follows its own and commits its own checkpoints.
     /// Default: one per core, at most 4.

@@ -272,6 +272,14 @@ fn a_mistake_is_reported_with_its_place_what_was_found_and_what_was_expected() {
 }
 
 #[test]
+fn a_name_without_a_letter_is_refused() {
+    assert_eq!(wrong("[speed]\ngroup = ''", &[]), "2:9: error: found \"\"; expected a name");
+    assert_eq!(wrong("[serving.auth]\nroles_claim = ' '", &[]), "2:15: error: found \" \"; expected a name");
+    assert_eq!(wrong("", &[("BASESTREAM__SPEED__GROUP", "")]), "BASESTREAM__SPEED__GROUP: error: found \"\"; expected a name");
+    assert_eq!(parse("[serving.auth]\nroles_claim = 'realm_access.roles'").serving.auth.roles_claim, "realm_access.roles");
+}
+
+#[test]
 fn a_mistake_in_a_variable_is_reported_with_its_name() {
     assert_eq!(
         wrong("", &[("BASESTREAM__SPEED__MAX_FUTURE", "10x")]),
