@@ -37,13 +37,19 @@ pub(super) async fn open_for(installation: &Installation, alpn: &[&str]) -> Resu
     Ok(Protection { authenticator, public: Arc::new(public), tls, hosts: Arc::new(auth.hosts.clone()) })
 }
 
-/// Follows what changes: tokens in the catalog, and the files of certificates.
+/// Follows what changes: tokens in the catalog, the keys of the issuer, and the files of certificates.
 pub(super) fn follow(parts: &mut Parts, stage: Stage, installation: &Installation, protection: &Protection) {
     let (keyring, catalog) = (protection.authenticator.keyring.clone(), installation.catalog.clone());
     parts.start(stage, "tokens", |stop| async move {
         keyring.watch(&catalog, stop).await;
         Ok(())
     });
+    if let Some(issuer) = protection.authenticator.issuer.clone() {
+        parts.start(stage, "issuer", |stop| async move {
+            issuer.watch(stop).await;
+            Ok(())
+        });
+    }
     if let Some(tls) = protection.tls.clone() {
         parts.start(stage, "certificates", |stop| async move {
             tls.watch(stop).await;

@@ -4,12 +4,15 @@
 //! is. The checks are written out here over `ring`, which TLS needs anyway, because what a general JWT library would
 //! add are the algorithms that must not be accepted.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
-use tracing::{info, warn};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+use types::outage::Outage;
 use types::tiles::Micros;
 use types::{Error, Result};
 use url::Url;
@@ -33,6 +36,9 @@ const ASK_AGAIN: Duration = Duration::from_secs(30);
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// A larger answer is refused.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
+
+/// The outage while no key is known: JWTs are refused, and all others are answered as before.
+pub const ISSUER_UNREAD: &str = "the keys of the OIDC issuer cannot be read";
 
 /// `[serving.auth]`, of its JWTs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,10 +69,12 @@ struct Known {
     keys: Arc<Vec<Key>>,
     answered_at: Option<Instant>,
     asked_at: Option<Instant>,
+    /// Since when it has not answered, and the last error.
+    failing: Option<(Instant, String)>,
 }
 
 impl Issuer {
-    /// Asks nothing yet.
+    /// Asks nothing yet: [`Issuer::watch`] does, and the first JWT.
     ///
     /// Errors: `Input` for a URL that is not https (or on this machine).
     pub fn new(settings: IssuerSettings) -> Result<Issuer> {
@@ -81,6 +89,29 @@ impl Issuer {
     /// Errors: `Unauthenticated`; `Unavailable` while no key of the issuer is known.
     pub async fn principal(&self, jwt: &str, now: Micros) -> Result<Principal> {
         self.principal_at(jwt, now, Instant::now()).await
+    }
+
+    /// Asks for the keys before anyone needs them, until there are some, and whenever they are old, until `stop`.
+    pub async fn watch(&self, stop: CancellationToken) {
+        let rounds = async {
+            loop {
+                let now = Instant::now();
+                if is_past(self.known().answered_at, KEYS_LAST, now) {
+                    self.ask(now).await;
+                }
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = rounds => {}
+        }
+    }
+
+    /// Returns the outage while no key is known. Those that are known count for as long as there are no newer ones.
+    pub fn outage(&self) -> Option<Outage> {
+        let Known { answered_at: None, failing: Some((since, error)), .. } = self.known() else { return None };
+        Some(Outage { what: ISSUER_UNREAD, lasting: since.elapsed(), error, errors: BTreeMap::new() })
     }
 
     /// `at` is the same time by a clock that nobody sets.
@@ -141,6 +172,7 @@ impl Issuer {
         let answer = self.read_keys().await;
         let mut known = self.0.known.write().unwrap_or_else(PoisonError::into_inner);
         known.asked_at = Some(at);
+        let failed_before = known.failing.take();
         match answer {
             Ok(keys) => {
                 info!(issuer = self.0.settings.issuer, keys = keys.len(), "keys of the issuer read");
@@ -149,7 +181,18 @@ impl Issuer {
                 true
             }
             Err(error) => {
-                warn!(%error, issuer = self.0.settings.issuer, "the issuer's keys cannot be read; the known keys stay in use");
+                let effect = match known.answered_at {
+                    Some(_) => "the known keys stay in use",
+                    None => "JWTs are refused until they can be",
+                };
+                let issuer = &self.0.settings.issuer;
+                // Each attempt fails alike.
+                match &failed_before {
+                    Some(_) => debug!(%error, issuer, "the issuer's keys cannot be read; {effect}"),
+                    None => warn!(%error, issuer, "the issuer's keys cannot be read; {effect}"),
+                }
+                let since = failed_before.map_or(at, |(since, _)| since);
+                known.failing = Some((since, error.to_string()));
                 false
             }
         }

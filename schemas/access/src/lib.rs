@@ -25,7 +25,7 @@ mod token;
 pub use accepting::next_connection;
 pub use audit::{audit, local_user};
 pub use authenticator::Authenticator;
-pub use jwt::{Issuer, IssuerSettings};
+pub use jwt::{ISSUER_UNREAD, Issuer, IssuerSettings};
 pub use keyring::{Keyring, ScramLogin};
 pub use listening::may_listen;
 pub use may::{Action, Object, allow, may};

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use access::Principal;
+use access::{ISSUER_UNREAD, Principal};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
@@ -92,7 +92,10 @@ async fn readyz(State(app): State<App>, Extension(principal): Extension<Arc<Prin
 
 fn ready(app: &App) -> Result<Value> {
     let ready = app.process.ready()?;
-    let Some(Outage { what, lasting, error, .. }) = app.protection.outages().next() else { return Ok(ready) };
+    // It does its work without an issuer.
+    let Some(Outage { what, lasting, error, .. }) = app.protection.outages().find(|outage| outage.what != ISSUER_UNREAD) else {
+        return Ok(ready);
+    };
     Err(Error::unavailable(format!("the process is not ready: {what} ({} s: {error})", lasting.as_secs())))
 }
 

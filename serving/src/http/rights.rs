@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use access::tls::ServerTls;
-use access::{Action, Authenticator, Object, Principal, allow, audit, may};
+use access::{Action, Authenticator, Issuer, Object, Principal, allow, audit, may};
 use axum::extract::Request;
 use axum::http::header::AUTHORIZATION;
 use axum::middleware::Next;
@@ -59,7 +59,9 @@ impl Protection {
 
     /// What fails of it at the moment.
     pub fn outages(&self) -> impl Iterator<Item = Outage> {
-        self.authenticator.keyring.outage().into_iter().chain(self.tls.as_ref().and_then(ServerTls::outage))
+        let Authenticator { keyring, issuer, .. } = &self.authenticator;
+        let tls = self.tls.as_ref().and_then(ServerTls::outage);
+        keyring.outage().into_iter().chain(issuer.as_ref().and_then(Issuer::outage)).chain(tls)
     }
 }
 

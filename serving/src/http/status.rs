@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use access::Principal;
+use access::{ISSUER_UNREAD, Principal};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
@@ -100,9 +100,9 @@ fn details(app: &App, read_view: &ReadView, status: &str, outages: &[Outage]) ->
     })
 }
 
-/// A node that answers but for some views, or by a clock that is wrong, is degraded.
+/// A node that answers but for some views, by a clock that is wrong, or without knowing JWTs, is degraded.
 fn decide(outages: &[Outage], is_whole: bool, allows_degraded: bool) -> (&'static str, StatusCode) {
-    let answers = outages.iter().all(is_of_clock);
+    let answers = outages.iter().all(leaves_answers);
     match (answers, is_whole && outages.is_empty()) {
         (true, true) => ("ready", StatusCode::OK),
         (true, false) if allows_degraded => ("degraded", StatusCode::OK),
@@ -111,8 +111,13 @@ fn decide(outages: &[Outage], is_whole: bool, allows_degraded: bool) -> (&'stati
     }
 }
 
+/// Whether the node answers as before. All nodes have such an outage at the same time.
+fn leaves_answers(outage: &Outage) -> bool {
+    is_of_clock(outage) || outage.what == ISSUER_UNREAD
+}
+
 /// A balancer asks so: if one view is refused, every node refuses it, and all would leave the rotation. Likewise if the
-/// clock of the catalog's database is wrong.
+/// clock of the catalog's database is wrong, or the OIDC issuer does not answer.
 fn allows_degraded(query: Option<&str>) -> bool {
     url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()).any(|(name, value)| name == "refused" && value == "ok")
 }
@@ -194,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_clock_degrades_a_node_and_keeps_it_among_those_of_a_balancer() {
+    fn a_wrong_clock_or_an_issuer_that_is_away_degrades_a_node_and_keeps_it_among_those_of_a_balancer() {
         let outage = |what| Outage { what, lasting: Duration::ZERO, error: String::new(), errors: BTreeMap::new() };
         let (clock, catalog) = (outage(CLOCK_DIFFERS), outage("the catalog cannot be read"));
         let decided = |outages: &[Outage], is_whole| {
@@ -203,6 +208,7 @@ mod tests {
         assert_eq!(decided(&[], true), [("ready", 200); 2]);
         assert_eq!(decided(&[], false), [("degraded", 503), ("degraded", 200)]);
         assert_eq!(decided(std::slice::from_ref(&clock), true), [("degraded", 503), ("degraded", 200)]);
+        assert_eq!(decided(&[outage(ISSUER_UNREAD)], true), [("degraded", 503), ("degraded", 200)]);
         assert_eq!(decided(&[clock, catalog], true), [("not ready", 503); 2]);
     }
 }

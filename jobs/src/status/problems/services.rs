@@ -107,6 +107,16 @@ fn failing(failing: &Failing) -> Problem {
             next_step: "run `basestream repair`; the worker then reads the stream by itself".into(),
         };
     }
+    if failing.what == access::ISSUER_UNREAD {
+        return Problem {
+            fault: Fault::NodeNotReady,
+            severity: Severity::Error,
+            what: format!("the node that answers HTTP accepts no JWT: {}, for {lasting}", failing.what),
+            cause: failing.error.clone(),
+            effect: "callers with a JWT are refused with 503; tokens of the catalog are accepted, and all other work goes on".into(),
+            next_step: "make the issuer answer the node, or correct serving.auth.issuer; the node asks it again every 30 s".into(),
+        };
+    }
     if let Some(effect) = effect_of_clock(&failing.what) {
         return Problem {
             fault: Fault::ClockWrong,

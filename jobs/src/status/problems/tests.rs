@@ -596,6 +596,20 @@ const CASES: &[Case] = &[
         ],
     ),
     (
+        Fault::NodeNotReady,
+        Severity::Error,
+        |facts| {
+            let (what, error) = (access::ISSUER_UNREAD.into(), "the issuer did not answer".into());
+            facts.failing = vec![Failing { what, seconds: 240, error, errors: BTreeMap::new() }];
+        },
+        [
+            "the node that answers HTTP accepts no JWT: the keys of the OIDC issuer cannot be read, for 4 min",
+            "the issuer did not answer",
+            "callers with a JWT are refused with 503; tokens of the catalog are accepted, and all other work goes on",
+            "make the issuer answer the node, or correct serving.auth.issuer; the node asks it again every 30 s",
+        ],
+    ),
+    (
         Fault::NodeUnasked,
         Severity::Notice,
         |facts| {

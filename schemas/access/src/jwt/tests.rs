@@ -177,6 +177,43 @@ async fn without_any_key_it_is_unavailable_and_with_some_they_stay() {
 }
 
 #[tokio::test]
+async fn an_issuer_without_a_known_key_is_an_outage_until_it_has_one() {
+    let fake = Fake::start().await;
+    let (issuer, begun) = (fake.issuer(), Instant::now());
+    assert_eq!(issuer.outage(), None, "nobody has asked it yet");
+    issuer.ask(begun).await;
+    let outage = issuer.outage().unwrap();
+    assert_eq!(outage.what, ISSUER_UNREAD);
+    assert!(outage.error.contains("no key that can be used"), "{outage:?}");
+    fake.has(&["one"]);
+    issuer.ask(begun + ASK_AGAIN).await;
+    assert_eq!(issuer.outage(), None);
+    fake.has(&[]);
+    issuer.ask(begun + ASK_AGAIN * 2).await;
+    assert_eq!((issuer.outage(), fake.asked()), (None, 3), "the known keys count");
+}
+
+#[tokio::test]
+async fn an_issuer_is_asked_before_the_first_jwt() {
+    let fake = Fake::start().await;
+    fake.has(&["one"]);
+    let (issuer, stop) = (fake.issuer(), CancellationToken::new());
+    let watching = tokio::spawn({
+        let (issuer, stop) = (issuer.clone(), stop.clone());
+        async move { issuer.watch(stop).await }
+    });
+    let asked = async {
+        while issuer.known().answered_at.is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(seconds(60), asked).await.expect("timed out: nobody asks it");
+    stop.cancel();
+    watching.await.unwrap();
+    assert_eq!(fake.asked(), 1);
+}
+
+#[tokio::test]
 async fn an_issuer_that_names_itself_otherwise_is_none() {
     let fake = Fake::start().await;
     fake.has(&["one"]);
