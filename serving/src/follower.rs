@@ -9,6 +9,7 @@
 //! newest: no query reads an older vector than one before it
 //! changed_views: a changed view is answered by its version before until the new one can be
 //! workers: what workers of other processes have not committed
+//! awaited_workers: whether those are followed since the start
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +36,7 @@ use crate::limits::ServingLimits;
 use crate::read_view::{Loaded, ReadView, ReadViewId, ServingClock};
 
 mod asking;
+mod awaited_workers;
 mod changed_views;
 mod following;
 mod giving_up;
@@ -52,6 +54,7 @@ pub use wanted::WantedViews;
 pub use workers::FollowSettings;
 
 use asking::RequestedRuns;
+use awaited_workers::AwaitedWorkers;
 use changed_views::ChangedViews;
 use lease::InUse;
 pub use lease::NODE_LEASE;
@@ -113,6 +116,7 @@ struct Inner {
     moved: watch::Sender<()>,
     /// How this node stands to workers of other processes.
     links: feed::Links,
+    awaited_workers: AwaitedWorkers,
     /// What queries read last: none reads anything older.
     newest: Newest,
     changed_views: ChangedViews,
@@ -152,6 +156,7 @@ impl Follower {
             loaded: RwLock::new(None),
             moved: watch::Sender::new(()),
             links: feed::Links::default(),
+            awaited_workers: AwaitedWorkers::default(),
             newest: Newest::default(),
             changed_views: ChangedViews::default(),
             loads: Attempts::new("the catalog's newest state cannot be loaded"),
@@ -215,6 +220,16 @@ impl Follower {
     /// The processes whose workers this node follows.
     pub(crate) fn workers(&self) -> Vec<feed::Link> {
         self.0.links.all()
+    }
+
+    /// From now on the node awaits the workers of other processes, for a few seconds at most.
+    pub(crate) fn await_workers(&self) {
+        self.0.awaited_workers.begin(Instant::now());
+    }
+
+    /// Whether the node has just started, and does not follow all workers yet.
+    pub(crate) fn awaits_workers(&self) -> bool {
+        self.0.awaited_workers.are_awaited(|worker| self.0.links.is_followed(worker), Instant::now())
     }
 
     pub(crate) async fn listen_to_workers(&self, topic: &Arc<str>, partitions: &BTreeSet<i32>) -> Vec<Result<feed::DecisionListener>> {

@@ -117,6 +117,17 @@ impl Node {
         self.inner.follower.follow_workers(settings, stop).await;
     }
 
+    /// To be called before [`Node::follow_workers`]: the node is not ready before it follows the workers that the
+    /// catalog lists, for a few seconds at most.
+    pub fn await_workers(&self) {
+        self.inner.follower.await_workers();
+    }
+
+    /// Whether the node has just started, and does not follow all workers yet.
+    pub fn awaits_workers(&self) -> bool {
+        self.inner.follower.awaits_workers()
+    }
+
     /// The processes whose workers this node follows, and whether it reaches them.
     pub fn workers(&self) -> Vec<feed::Link> {
         self.inner.follower.workers()

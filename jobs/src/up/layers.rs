@@ -81,8 +81,12 @@ pub(super) async fn offer(
     Ok(Some(registration))
 }
 
-/// Follows the workers of other processes, if the settings say so: [`following`] as a part.
+/// Follows the workers of other processes, if the settings say so: [`following`] as a part. Nobody is answered before
+/// this: the node is not ready until then.
 pub(super) fn follow(parts: &mut Parts, installation: &Installation, node: &Node) {
+    if follows_workers(&installation.settings) {
+        node.await_workers();
+    }
     let (installation, node) = (installation.clone(), node.clone());
     parts.start(Stage::Node, "workers", |stop| async move {
         following(&installation, &node, stop).await;
@@ -97,13 +101,17 @@ pub(super) fn following(installation: &Installation, node: &Node, stop: Cancella
     let memory_bytes = usize::try_from(settings.serving.memory_limit / MEMORY_SHARE).unwrap_or(usize::MAX);
     let own = settings.speed.flight.is_some().then(|| installation.worker.clone());
     let (workers, node) = (FollowSettings { own, credentials: credentials(settings), memory_bytes }, node.clone());
-    let is_wanted = settings.serving.fresh != FreshKind::Committed;
+    let is_wanted = follows_workers(settings);
     async move {
         match is_wanted {
             true => node.follow_workers(workers, stop).await,
             false => stop.cancelled().await,
         }
     }
+}
+
+fn follows_workers(settings: &Settings) -> bool {
+    settings.serving.fresh != FreshKind::Committed
 }
 
 /// What this process shows workers, and knows them by: its own certificate, where it has no other.

@@ -58,6 +58,7 @@ impl Follower {
                 }
                 let listed = listed_workers(&loaded.state, settings.own.as_deref(), (self.0.wall)());
                 follow_listed(&mut followed, &following, &listed);
+                self.0.awaited_workers.list(listed.keys().copied());
             }
             tokio::select! {
                 () = stop.cancelled() => break,

@@ -42,7 +42,8 @@ pub(super) async fn healthz() -> Response {
 /// fails: else 503, with what fails. Says which views are still being copied: a lookup of one fetches what it needs, a
 /// scan waits for the rest. Which have to be built by a run first, with which the node is ready. And which are refused,
 /// as they could not be loaded: the node is not ready then, unless `refused=ok` asks whether it can answer about the
-/// others. Which workers it follows: with one that it does not reach it is ready, as it answers from what is committed.
+/// others. Which workers it follows: after a start it is ready once it follows all, or after a few seconds; with one that
+/// it does not reach later it stays ready, as it answers from what is committed.
 /// A caller that may not read the process learns the status alone.
 pub(super) async fn readyz(
     State(app): State<App>,
@@ -55,7 +56,7 @@ pub(super) async fn readyz(
 fn readiness(app: &App, principal: &Principal, query: Option<&str>) -> Result<Response, HttpProblem> {
     let read_view = app.node.read_view()?;
     let outages = app.outages();
-    let (status, code) = decide(&outages, is_whole(&read_view), allows_degraded(query));
+    let (status, code) = decide(&outages, is_whole(&read_view), app.node.awaits_workers(), allows_degraded(query));
     if sees_details(principal) {
         return Ok((code, Json(details(app, &read_view, status, &outages))).into_response());
     }
@@ -67,7 +68,7 @@ fn readiness(app: &App, principal: &Principal, query: Option<&str>) -> Result<Re
 /// What the node says of itself to those who may read the process.
 pub(super) fn own_details(app: &App, read_view: &ReadView) -> Value {
     let outages = app.outages();
-    let (status, _) = decide(&outages, is_whole(read_view), false);
+    let (status, _) = decide(&outages, is_whole(read_view), app.node.awaits_workers(), false);
     details(app, read_view, status, &outages)
 }
 
@@ -100,10 +101,12 @@ fn details(app: &App, read_view: &ReadView, status: &str, outages: &[Outage]) ->
     })
 }
 
-/// A node that answers but for some views, by a clock that is wrong, or without knowing JWTs, is degraded.
-fn decide(outages: &[Outage], is_whole: bool, allows_degraded: bool) -> (&'static str, StatusCode) {
+/// A node that answers but for some views, by a clock that is wrong, or without knowing JWTs, is degraded. One
+/// that does not follow all workers yet would answer with less than another one did before.
+fn decide(outages: &[Outage], is_whole: bool, is_starting: bool, allows_degraded: bool) -> (&'static str, StatusCode) {
     let answers = outages.iter().all(leaves_answers);
     match (answers, is_whole && outages.is_empty()) {
+        (true, _) if is_starting => ("starting", StatusCode::SERVICE_UNAVAILABLE),
         (true, true) => ("ready", StatusCode::OK),
         (true, false) if allows_degraded => ("degraded", StatusCode::OK),
         (true, false) => ("degraded", StatusCode::SERVICE_UNAVAILABLE),
@@ -203,11 +206,16 @@ mod tests {
         let outage = |what| Outage { what, lasting: Duration::ZERO, error: String::new(), errors: BTreeMap::new() };
         let (clock, catalog) = (outage(CLOCK_DIFFERS), outage("the catalog cannot be read"));
         let decided = |outages: &[Outage], is_whole| {
-            [false, true].map(|allows| decide(outages, is_whole, allows)).map(|(status, code)| (status, code.as_u16()))
+            [false, true].map(|allows| decide(outages, is_whole, false, allows)).map(|(status, code)| (status, code.as_u16()))
         };
         assert_eq!(decided(&[], true), [("ready", 200); 2]);
         assert_eq!(decided(&[], false), [("degraded", 503), ("degraded", 200)]);
         assert_eq!(decided(std::slice::from_ref(&clock), true), [("degraded", 503), ("degraded", 200)]);
+        for is_whole in [false, true] {
+            let started = decide(std::slice::from_ref(&clock), is_whole, true, true);
+            assert_eq!((started.0, started.1.as_u16()), ("starting", 503), "its answers would go back");
+        }
+        assert_eq!(decide(std::slice::from_ref(&catalog), true, true, true).0, "not ready");
         assert_eq!(decided(&[outage(ISSUER_UNREAD)], true), [("degraded", 503), ("degraded", 200)]);
         assert_eq!(decided(&[clock, catalog], true), [("not ready", 503); 2]);
     }

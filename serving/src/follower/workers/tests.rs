@@ -131,6 +131,27 @@ async fn a_node_of_another_process_answers_as_the_one_beside_the_worker() {
     assert_eq!(reopened.read_view().unwrap().vector, reopened.loaded().unwrap().vector);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_awaits_workers_counts_what_they_have_not_committed_once_it_awaits_none() {
+    let harness = Harness::filled().await;
+    let served = Served::start(&harness, "w", |offer| offer).await;
+    harness.fresh(1, &newest("7")).await;
+    let at = harness.node.read_view().unwrap().vector;
+    let (fresh, stop) = (Fresh::default(), CancellationToken::new());
+    let node = harness.node_apart(&fresh).await;
+    assert!(!node.awaits_workers(), "nobody asked it to follow any");
+    node.await_workers();
+    assert!(node.awaits_workers(), "it has not begun to follow");
+    let (following, token) = (node.clone(), stop.clone());
+    let settings = FollowSettings { memory_bytes: usize::MAX, ..FollowSettings::default() };
+    tokio::spawn(async move { following.follow_workers(settings, token).await });
+    let remote = RemoteNode { node, fresh, stop };
+    remote.follows(1).await;
+    remote.until("it awaits nobody", |remote| !remote.node.awaits_workers()).await;
+    assert_eq!(remote.vector(), at);
+    drop(served);
+}
+
 /// Also where they are there already when it begins to follow.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_without_room_for_the_layers_of_a_worker_takes_none_of_them() {
