@@ -148,13 +148,13 @@ impl ObjectStorage {
         let delays = ExponentialBuilder::default().with_max_times(PUT_AGAIN).with_jitter();
         (|| async {
             let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-            let put = self.store.put_opts(&location, PutPayload::from_bytes(content.clone()), options).await;
-            put.map(drop).map_err(|error| about(error, path))
+            self.store.put_opts(&location, PutPayload::from_bytes(content.clone()), options).await.map(drop)
         })
         .retry(delays)
-        .when(|error| error.kind() == ErrorKind::Unavailable)
+        .when(|error| !is_answer(error))
         .notify(|error, _| tracing::debug!(%error, "retrying a put"))
         .await
+        .map_err(|error| about(error, path))
     }
 
     async fn sync_name(&self, path: &str) -> Result<()> {
@@ -303,6 +303,15 @@ impl LocalStore {
     pub(super) fn target(&self, path: &str) -> Result<PathBuf> {
         self.files.path_to_filesystem(&object_path(path)?).map_err(|error| about(error, path))
     }
+}
+
+/// Whether the store has decided about a put. What it forbids it forbids again, and who waits is to know at once.
+fn is_answer(error: &object_store::Error) -> bool {
+    use object_store::Error as E;
+    matches!(
+        error,
+        E::NotFound { .. } | E::AlreadyExists { .. } | E::Precondition { .. } | E::PermissionDenied { .. } | E::Unauthenticated { .. }
+    )
 }
 
 fn check_content(path: &str, content: &[u8], bytes: i64, checksum: u32) -> Result<()> {
