@@ -1,20 +1,30 @@
 //! The certificate and key of a server, from files that are read again when they change. Every protocol uses the same.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use rustls::RootCertStore;
 use rustls::ServerConfig;
-use rustls::crypto::ring;
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+use rustls::sign::CertifiedKey;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use types::outage::{Attempts, Outage};
 use types::{Error, Result};
+
+mod validity;
+
+use validity::{Validity, validity};
+
+/// The outage of a certificate that was valid before. Clients that check it refuse the server.
+pub const CERTIFICATE_EXPIRED: &str = "the certificate has expired";
 
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_secs(2);
@@ -43,6 +53,7 @@ struct Inner {
 struct Loaded {
     contents: Contents,
     certificate: CertificateDer<'static>,
+    validity: Option<Validity>,
     config: Arc<ServerConfig>,
 }
 
@@ -61,7 +72,9 @@ impl ServerTls {
         let alpn: Vec<Vec<u8>> = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
         let loaded = Loaded::read(&files, &alpn)?;
         let loads = Attempts::new("the changed TLS files cannot be loaded");
-        Ok(ServerTls(Arc::new(Inner { files, alpn, current: RwLock::new(loaded), loads })))
+        let tls = ServerTls(Arc::new(Inner { files, alpn, current: RwLock::new(loaded), loads }));
+        tls.warn_of_time(Utc::now());
+        Ok(tls)
     }
 
     /// What the next connection is encrypted with.
@@ -82,6 +95,7 @@ impl ServerTls {
         }
         let loaded = Loaded::from_contents(contents, &self.0.files, &self.0.alpn)?;
         *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+        self.warn_of_time(Utc::now());
         Ok(true)
     }
 
@@ -101,7 +115,7 @@ impl ServerTls {
 
     /// Logs what is new: files that cannot be loaded stay so until somebody writes them.
     fn note(&self, reloaded: &Result<bool>) {
-        let known = self.outage().map(|outage| outage.error);
+        let known = self.0.loads.outage().map(|outage| outage.error);
         // Whatever is wrong with the files, connections are not encrypted as they should be.
         let noted = reloaded.as_ref().map_err(|error| Error::unavailable(error.to_string()));
         self.0.loads.note(&noted);
@@ -113,8 +127,35 @@ impl ServerTls {
         }
     }
 
+    /// Returns what is wrong with the files at the moment.
     pub fn outage(&self) -> Option<Outage> {
-        self.0.loads.outage()
+        self.0.loads.outage().or_else(|| self.expired(Utc::now()))
+    }
+
+    fn expired(&self, now: DateTime<Utc>) -> Option<Outage> {
+        let until = self.validity()?.until;
+        // Negative before it expires.
+        let lasting = (now - until).to_std().ok()?;
+        let error = format!("{} was valid until {until}", self.0.files.cert.display());
+        Some(Outage { what: CERTIFICATE_EXPIRED, lasting, error, errors: BTreeMap::new() })
+    }
+
+    /// What is loaded is used all the same: a process has other work than to answer clients.
+    fn warn_of_time(&self, now: DateTime<Utc>) {
+        let file = self.0.files.cert.display();
+        match self.validity() {
+            Some(Validity { until, .. }) if until < now => {
+                warn!(setting = "serving.tls.cert", %file, %until, "the certificate has expired: clients that check it refuse this server");
+            }
+            Some(Validity { from, .. }) if now < from => {
+                warn!(setting = "serving.tls.cert", %file, %from, "the certificate is not valid yet: clients that check it refuse this server");
+            }
+            _ => {}
+        }
+    }
+
+    fn validity(&self) -> Option<Validity> {
+        self.0.current.read().unwrap_or_else(PoisonError::into_inner).validity
     }
 }
 
@@ -130,6 +171,7 @@ impl Loaded {
             wrong.with("expected", "a private key as PEM").caused_by(error)
         })?;
         let certificate = chain[0].clone();
+        let (others, same_key) = (chain[1..].to_vec(), key.clone_key());
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().map_err(unusable)?;
         let builder = match (&contents.client_ca, &files.client_ca) {
@@ -140,17 +182,27 @@ impl Loaded {
                         .add(certificate)
                         .map_err(|error| wrong("a certificate cannot be used", "serving.tls.client_ca", path).caused_by(error))?;
                 }
-                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
                 builder.with_client_cert_verifier(verifier.map_err(unusable)?)
             }
             _ => builder.with_no_client_auth(),
         };
-        let mut config = builder.with_single_cert(chain, key).map_err(|error| {
-            wrong("the key does not fit the certificate, or one of them cannot be used", "serving.tls.key", &files.key).caused_by(error)
-        })?;
+        let mut config =
+            builder.with_single_cert(chain, key).map_err(|error| match others.iter().any(|other| fits(other, &same_key, &provider)) {
+                true => wrong("the certificates are in the wrong order", "serving.tls.cert", &files.cert)
+                    .with("found", "the certificate of the key after another one")
+                    .with("expected", "the server's own certificate first, then those that lead to its authority"),
+                false => wrong("the key does not fit the certificate, or one of them cannot be used", "serving.tls.key", &files.key)
+                    .caused_by(error),
+            })?;
         config.alpn_protocols = alpn.to_vec();
-        Ok(Loaded { contents, certificate, config: Arc::new(config) })
+        Ok(Loaded { contents, validity: validity(&certificate), certificate, config: Arc::new(config) })
     }
+}
+
+fn fits(certificate: &CertificateDer<'static>, key: &PrivateKeyDer<'static>, provider: &CryptoProvider) -> bool {
+    let loaded = provider.key_provider.load_private_key(key.clone_key());
+    loaded.is_ok_and(|key| CertifiedKey::new(vec![certificate.clone()], key).keys_match().is_ok())
 }
 
 impl Contents {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use access::tls::CERTIFICATE_EXPIRED;
 use access::{ISSUER_UNREAD, Principal};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
@@ -116,11 +117,11 @@ fn decide(outages: &[Outage], is_whole: bool, is_starting: bool, allows_degraded
 
 /// Whether the node answers as before. All nodes have such an outage at the same time.
 fn leaves_answers(outage: &Outage) -> bool {
-    is_of_clock(outage) || outage.what == ISSUER_UNREAD
+    is_of_clock(outage) || [ISSUER_UNREAD, CERTIFICATE_EXPIRED].contains(&outage.what)
 }
 
 /// A balancer asks so: if one view is refused, every node refuses it, and all would leave the rotation. Likewise if the
-/// clock of the catalog's database is wrong, or the OIDC issuer does not answer.
+/// clock of the catalog's database is wrong, the OIDC issuer does not answer, or a certificate has expired.
 fn allows_degraded(query: Option<&str>) -> bool {
     url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()).any(|(name, value)| name == "refused" && value == "ok")
 }
@@ -216,7 +217,9 @@ mod tests {
             assert_eq!((started.0, started.1.as_u16()), ("starting", 503), "its answers would go back");
         }
         assert_eq!(decide(std::slice::from_ref(&catalog), true, true, true).0, "not ready");
-        assert_eq!(decided(&[outage(ISSUER_UNREAD)], true), [("degraded", 503), ("degraded", 200)]);
+        for what in [ISSUER_UNREAD, CERTIFICATE_EXPIRED] {
+            assert_eq!(decided(&[outage(what)], true), [("degraded", 503), ("degraded", 200)]);
+        }
         assert_eq!(decided(&[clock, catalog], true), [("not ready", 503); 2]);
     }
 }

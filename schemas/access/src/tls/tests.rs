@@ -170,6 +170,43 @@ fn changed_files_are_loaded_again_and_the_former_stay_while_they_cannot_be() {
 }
 
 #[test]
+fn certificates_in_the_wrong_order_are_refused_as_such() {
+    let files = Files::new().with_certificate();
+    let (cert, key) = files.signed();
+    files.write("key", &key);
+    files.write("cert", &format!("{cert}{}", files.authority.pem()));
+    ServerTls::load(files.files(false), &["http/1.1"]).unwrap();
+    files.write("cert", &format!("{}{cert}", files.authority.pem()));
+    let error = ServerTls::load(files.files(false), &["http/1.1"]).unwrap_err();
+    assert_eq!((error.message(), error.fact("setting")), ("the certificates are in the wrong order", Some("serving.tls.cert")), "{error}");
+    files.write("key", &files.signed().1);
+    let error = ServerTls::load(files.files(false), &["http/1.1"]).unwrap_err();
+    assert_eq!(error.fact("setting"), Some("serving.tls.key"), "{error}");
+}
+
+#[test]
+fn a_certificate_that_has_expired_is_loaded_and_is_an_outage() {
+    let files = Files::new();
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    files.write("cert", &params.signed_by(&key, &files.authority).unwrap().pem());
+    files.write("key", &key.serialize_pem());
+    let tls = ServerTls::load(files.files(false), &["http/1.1"]).unwrap();
+    let outage = tls.outage().unwrap();
+    assert_eq!(outage.what, CERTIFICATE_EXPIRED);
+    assert!(outage.error.contains("cert was valid until 2021-01-01 00:00:00 UTC"), "{outage:?}");
+    let expires: DateTime<Utc> = "2021-01-01T00:00:00Z".parse().unwrap();
+    let after = |seconds| tls.expired(expires + chrono::TimeDelta::seconds(seconds)).map(|outage| outage.lasting);
+    assert_eq!([-1, 7].map(after), [None, Some(Duration::from_secs(7))]);
+    let (cert, key) = files.signed();
+    files.write("cert", &cert);
+    files.write("key", &key);
+    tls.note(&tls.reload());
+    assert_eq!(tls.outage(), None);
+}
+
+#[test]
 fn files_that_cannot_be_loaded_are_an_outage_until_they_can_be() {
     let files = Files::new().with_certificate();
     let tls = ServerTls::load(files.files(false), &["http/1.1"]).unwrap();
