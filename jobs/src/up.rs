@@ -102,7 +102,7 @@ pub async fn up(installation: Installation, options: UpOptions, stop: Cancellati
     installation.check_temp_dir().await?;
     installation.show_alive().await;
     let fresh = Fresh::default();
-    let mut parts = Parts::default();
+    let mut parts = Parts::new(installation.settings.serving.drain_timeout);
     let starting = async {
         owner::check_at_start(&installation.catalog, &installation.storage).await?;
         apply(&installation, &options).await?;
@@ -128,7 +128,7 @@ pub async fn speed(installation: Installation, options: UpOptions, stop: Cancell
     installation.show_alive().await;
     owner::check_at_start(&installation.catalog, &installation.storage).await?;
     apply(&installation, &options).await?;
-    let mut parts = Parts::default();
+    let mut parts = Parts::new(installation.settings.serving.drain_timeout);
     let recorder = metrics::start(&mut parts);
     probe_storage(&installation);
     let fresh = Fresh::unread();
@@ -146,7 +146,7 @@ pub async fn speed(installation: Installation, options: UpOptions, stop: Cancell
 pub async fn serve(installation: Installation, options: UpOptions, stop: CancellationToken) -> Result<()> {
     warn_of(installation.settings.without_effect());
     let (listeners, protection) = Listeners::bind(&installation).await?;
-    let mut parts = Parts::default();
+    let mut parts = Parts::new(installation.settings.serving.drain_timeout);
     let starting = async {
         owner::check_before_reading(&installation.catalog, &installation.storage).await?;
         apply(&installation, &options).await?;
@@ -170,7 +170,7 @@ pub async fn scheduler(installation: Installation, options: UpOptions, stop: Can
     installation.show_alive().await;
     owner::check_at_start(&installation.catalog, &installation.storage).await?;
     apply(&installation, &options).await?;
-    let mut parts = Parts::default();
+    let mut parts = Parts::new(installation.settings.serving.drain_timeout);
     let recorder = metrics::start(&mut parts);
     probe_storage(&installation);
     let due_check = jobs::start(&mut parts, &installation);

@@ -29,9 +29,7 @@ pub(crate) enum Stage {
 
 const ORDER: [Stage; 5] = [Stage::Http, Stage::Speed, Stage::Jobs, Stage::Node, Stage::Health];
 
-/// Clients that are still reading a response after this time are cut off: the layers behind must not wait for them.
-const HTTP_CLOSES_WITHIN: Duration = Duration::from_secs(5);
-/// The same for clients that ask for health.
+/// Clients that ask for health and are still reading a response after this time are cut off.
 const HEALTH_CLOSES_WITHIN: Duration = Duration::from_secs(1);
 
 impl Stage {
@@ -46,10 +44,11 @@ impl Stage {
         }
     }
 
-    /// How long to wait for clients. There is no limit for the other parts: a second signal ends the process at once.
-    fn patience(self) -> Duration {
+    /// How long to wait for clients, of which those of the layers have `drain`. There is no limit for the other parts:
+    /// a second signal ends the process at once.
+    fn patience(self, drain: Duration) -> Duration {
         match self {
-            Stage::Http => HTTP_CLOSES_WITHIN,
+            Stage::Http => drain,
             Stage::Health => HEALTH_CLOSES_WITHIN,
             Stage::Speed | Stage::Jobs | Stage::Node => Duration::MAX,
         }
@@ -59,8 +58,9 @@ impl Stage {
 type Work = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
 /// The parts of one process. A part works until its stage's token is cancelled.
-#[derive(Default)]
 pub(crate) struct Parts {
+    /// Clients that are still reading a response after this time are cut off: the layers behind must not wait longer.
+    drain: Duration,
     tasks: JoinSet<Ended>,
     stops: [CancellationToken; ORDER.len()],
     running: [usize; ORDER.len()],
@@ -73,6 +73,11 @@ struct Ended {
 }
 
 impl Parts {
+    /// At a stop, clients have the time `drain` to get their answers.
+    pub(crate) fn new(drain: Duration) -> Parts {
+        Parts { drain, tasks: JoinSet::new(), stops: Default::default(), running: Default::default() }
+    }
+
     /// Starts a part; `work` gets the token that is cancelled to stop it.
     pub(crate) fn start<F>(&mut self, stage: Stage, name: &'static str, work: impl FnOnce(CancellationToken) -> F)
     where
@@ -103,7 +108,7 @@ impl Parts {
         let mut waiting = StopWait::begin();
         for stage in ORDER {
             self.stops[stage as usize].cancel();
-            let ended = tokio::time::timeout(stage.patience(), self.ended(stage));
+            let ended = tokio::time::timeout(stage.patience(self.drain), self.ended(stage));
             outcome = match waiting.until(stage.waits_for(), ended).await {
                 Ok(result) => outcome.and(result),
                 Err(_) => {

@@ -44,6 +44,9 @@ pub struct ServingSettings {
     /// part of a stream, is ready. Default: `30s`.
     #[serde(deserialize_with = "fields::duration")]
     pub query_timeout: Duration,
+    /// How long clients have at a stop to get the answers that are under way. Default: `5s`.
+    #[serde(deserialize_with = "fields::duration")]
+    pub drain_timeout: Duration,
     /// How long a node's pin lives without being renewed: the files that a dead node used are kept for this time.
     /// At least `1s`. Default: `60s`.
     #[serde(deserialize_with = "fields::lease")]
@@ -117,6 +120,7 @@ impl Default for ServingSettings {
             clock: ClockKind::Wall,
             memory_limit: 2 << 30,
             query_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(5),
             lease: Duration::from_secs(60),
             cache_dir: None,
             cache_bytes: None,

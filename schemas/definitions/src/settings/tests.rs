@@ -150,6 +150,7 @@ fn an_empty_file_gives_the_defaults() {
     assert_eq!(settings.catalog.url.as_str(), "sqlite:///project/data/catalog.db");
     assert_eq!(settings.log.url.as_str(), "file:///project/data/log");
     assert_eq!(settings.local_dir(), Path::new("/project/data/cache"));
+    assert_eq!(settings.serving.drain_timeout, Duration::from_secs(5));
     assert_eq!((settings.serving.postgres, settings.serving.flight), (None, None));
 }
 
@@ -235,7 +236,7 @@ fn properties_are_written_with_or_without_quotes_around_the_key() {
 fn a_mistake_is_reported_with_its_place_what_was_found_and_what_was_expected() {
     assert_eq!(
         wrong("[serving]\n\nhtp = 'x'", &[]),
-        "3:1: error: unknown field `htp`, expected one of `http`, `postgres`, `flight`, `fresh`, `fresh_token`, `fresh_ca`, `clock`, `memory_limit`, `query_timeout`, `lease`, `cache_dir`, `cache_bytes`, `hot_key_share`, `hot_key_rate`, `row_cache`, `auth`, `tls`, `limits`"
+        "3:1: error: unknown field `htp`, expected one of `http`, `postgres`, `flight`, `fresh`, `fresh_token`, `fresh_ca`, `clock`, `memory_limit`, `query_timeout`, `drain_timeout`, `lease`, `cache_dir`, `cache_bytes`, `hot_key_share`, `hot_key_rate`, `row_cache`, `auth`, `tls`, `limits`"
     );
     assert_eq!(wrong("[speed]\n  max_future = 10", &[]), "2:16: error: the duration 10 has no unit; expected text such as \"10s\"");
     assert_eq!(
