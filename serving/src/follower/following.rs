@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use catalog::Revision;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{debug, info, warn};
 use types::{ErrorKind, Result};
 
 use super::Follower;
@@ -32,12 +32,18 @@ impl Follower {
                 () = stop.cancelled() => return,
                 looked = self.check_catalog(&mut seen) => looked,
             };
+            let failed_before = self.0.loads.outage().is_some();
             self.0.loads.note(&looked);
-            if let Err(error) = looked {
-                wait = wait.max(AFTER_A_FAILURE);
-                match error.kind() {
-                    ErrorKind::Unavailable => warn!(%error, "the catalog or the storage did not answer; serving what is loaded"),
-                    _ => warn!(%error, "a catalog state could not be loaded; serving the previous one"),
+            match looked {
+                Ok(()) if failed_before => info!("the catalog and the storage answer again"),
+                Ok(()) => {}
+                Err(error) => {
+                    wait = wait.max(AFTER_A_FAILURE);
+                    match error.kind() {
+                        ErrorKind::Unavailable if failed_before => debug!(%error, "the catalog or the storage does not answer"),
+                        ErrorKind::Unavailable => warn!(%error, "the catalog or the storage did not answer; serving what is loaded"),
+                        _ => warn!(%error, "a catalog state could not be loaded; serving the previous one"),
+                    }
                 }
             }
         }
