@@ -124,7 +124,7 @@ impl Node {
     }
 
     /// Whether the node has just started, and does not follow all workers yet.
-    pub fn awaits_workers(&self) -> bool {
+    pub(crate) fn awaits_workers(&self) -> bool {
         self.inner.follower.awaits_workers()
     }
 

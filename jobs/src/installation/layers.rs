@@ -100,7 +100,7 @@ impl Installation {
     /// Makes sure that runs can spill before the first of them has to.
     ///
     /// Errors: `Input` for a folder that cannot be made or written to. One on a full disk is none: room may come.
-    pub async fn check_temp_dir(&self) -> Result<()> {
+    pub(crate) async fn check_temp_dir(&self) -> Result<()> {
         let Some(folder) = self.settings.batch.temp_dir.clone() else { return Ok(()) };
         let tried = folder.clone();
         match tokio::task::spawn_blocking(move || SessionFolder::create(Some(&tried))).await? {

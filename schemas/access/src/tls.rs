@@ -145,10 +145,10 @@ impl ServerTls {
         let file = self.0.files.cert.display();
         match self.validity() {
             Some(Validity { until, .. }) if until < now => {
-                warn!(setting = "serving.tls.cert", %file, %until, "the certificate has expired: clients that check it refuse this server");
+                warn!(setting = "serving.tls.cert", %file, %until, "the certificate has expired: clients refuse it");
             }
             Some(Validity { from, .. }) if now < from => {
-                warn!(setting = "serving.tls.cert", %file, %from, "the certificate is not valid yet: clients that check it refuse this server");
+                warn!(setting = "serving.tls.cert", %file, %from, "the certificate is not valid yet: clients refuse it");
             }
             _ => {}
         }
