@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use engine::events::parse_timestamp;
 use futures::future::BoxFuture;
 use serde::Deserialize;
@@ -66,12 +66,11 @@ impl Served for HttpServed {
 impl HttpServed {
     async fn ask(&self, view: &str, schema: &SchemaRef) -> Result<ServedAnswer> {
         let endpoint = format!("{}/v1/sql", self.url);
-        let query = format!("SELECT * FROM \"{}\"", view.replace('"', "\"\""));
         let shown = redacted_url(&endpoint);
         let unavailable = |error: reqwest::Error| {
             Error::unavailable("the serving node did not answer").with("url", &shown).caused_by(error.without_url())
         };
-        let request = self.client.post(&endpoint).json(&json!({ "query": query, "on_value_error": "list" }));
+        let request = self.client.post(&endpoint).json(&json!({ "query": query(view, schema), "on_value_error": "list" }));
         let request = match &self.token {
             Some(token) => request.bearer_auth(token),
             None => request,
@@ -83,6 +82,17 @@ impl HttpServed {
             return Err(refused(status.as_u16(), &body).with("url", &shown));
         }
         read(&body, view, schema).map_err(|error| error.with("url", &shown))
+    }
+}
+
+/// Asks for all columns of the view. DOUBLE and REAL come as texts, because JSON has null for NaN and infinities.
+fn query(view: &str, schema: &Schema) -> String {
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let floats = schema.fields().iter().filter(|field| field.data_type().is_floating()).map(|field| quoted(field.name()));
+    let texts: Vec<String> = floats.map(|name| format!("CAST({name} AS VARCHAR) AS {name}")).collect();
+    match texts.is_empty() {
+        true => format!("SELECT * FROM {}", quoted(view)),
+        false => format!("SELECT * REPLACE ({}) FROM {}", texts.join(", "), quoted(view)),
     }
 }
 

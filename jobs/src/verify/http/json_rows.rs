@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BinaryArray, IntervalMonthDayNanoArray, ListArray, RecordBatch, RecordBatchOptions, StringArray, StructArray,
+    Array, ArrayRef, BinaryArray, Int64Array, IntervalMonthDayNanoArray, ListArray, RecordBatch, RecordBatchOptions, StringArray,
+    StructArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, Schema, SchemaRef, TimeUnit};
 use arrow::util::display::FormatOptions;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -89,18 +90,34 @@ fn bytes(values: &[&Value], data_type: &DataType) -> Result<ArrayRef> {
 }
 
 fn intervals(values: &[&Value], data_type: &DataType) -> Result<ArrayRef> {
-    let wrong = |found: String| Error::corrupt(format!("a value of the answer is {found}: expected an interval as ISO 8601"));
-    let read = |value: &&Value| match value {
-        Value::Null => Ok(None),
-        Value::String(text) => {
-            let interval: Interval = text.parse().map_err(|_| wrong(format!("\"{text}\"")))?;
-            let nanos = i64::try_from(interval.nanos).map_err(|_| wrong(format!("\"{text}\"")))?;
-            Ok(Some(IntervalMonthDayNano::new(interval.months, interval.days, nanos)))
-        }
-        other => Err(wrong(other.to_string())),
+    let DataType::Duration(unit) = data_type else {
+        let parts =
+            |interval: Interval| Some(IntervalMonthDayNano::new(interval.months, interval.days, i64::try_from(interval.nanos).ok()?));
+        return strict_cast(&IntervalMonthDayNanoArray::from(intervals_as(values, parts)?), data_type);
     };
-    let read: IntervalMonthDayNanoArray = values.iter().map(read).collect::<Result<Vec<_>>>()?.into();
-    strict_cast(&read, data_type)
+    let unit = match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1,
+    };
+    // Not by way of nanoseconds in 64 bits, which end after 292 years.
+    let units = |Interval { months, days, nanos }: Interval| {
+        let is_whole = months == 0 && days == 0 && nanos % unit == 0;
+        is_whole.then(|| i64::try_from(nanos / unit).ok()).flatten()
+    };
+    strict_cast(&Int64Array::from(intervals_as(values, units)?), data_type)
+}
+
+/// Converts intervals to values of a type. `convert` returns `None` for an interval that is not one.
+fn intervals_as<T>(values: &[&Value], convert: impl Fn(Interval) -> Option<T>) -> Result<Vec<Option<T>>> {
+    let wrong = |value: &Value| Error::corrupt(format!("a value of the answer is {value}: expected an interval as ISO 8601"));
+    let read = |value: &Value| match value {
+        Value::Null => Ok(None),
+        Value::String(text) => text.parse::<Interval>().ok().and_then(&convert).map(Some).ok_or_else(|| wrong(value)),
+        _ => Err(wrong(value)),
+    };
+    values.iter().copied().map(read).collect()
 }
 
 fn list(values: &[&Value], item: &Arc<Field>) -> Result<ArrayRef> {

@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
-    DataType, Decimal128Type, DurationMicrosecondType, Field, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
-    Schema, TimeUnit, TimestampMicrosecondType,
+    DataType, Decimal128Type, DurationMicrosecondType, Field, Float64Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
+    IntervalUnit, Schema, TimeUnit, TimestampMicrosecondType,
 };
 use types::sql_types::timestamp_type;
 
@@ -57,6 +57,27 @@ fn an_answer_is_read_back_with_its_types() {
     for name in ["device", "amount", "last_seen", "raw", "quiet", "kept"] {
         assert!(named(name).is_null(1), "{name}");
     }
+}
+
+#[test]
+fn floats_are_asked_for_as_texts_which_have_nan_and_infinities() {
+    assert_eq!(query("v", &schema()), r#"SELECT * REPLACE (CAST("mean" AS VARCHAR) AS "mean") FROM "v""#);
+    let device = Schema::new(vec![Field::new("device", DataType::Utf8, true)]);
+    assert_eq!(query("v", &device), r#"SELECT * FROM "v""#);
+    let rows = r#"[{"mean": "NaN"}, {"mean": "-inf"}, {"mean": "1.7976931348623157e308"}, {"mean": null}]"#;
+    let answer = read(body(rows).as_bytes(), "v", &schema()).unwrap();
+    let means = answer.rows[0].column(0).as_primitive::<Float64Type>();
+    assert!(means.is_valid(0) && means.value(0).is_nan());
+    assert_eq!(means.values()[1..3], [f64::NEG_INFINITY, f64::MAX]);
+    assert!(means.is_null(3));
+}
+
+#[test]
+fn differences_of_times_are_read_back_beyond_the_292_years_of_nanoseconds() {
+    let rows = r#"[{"quiet": "PT87649391H59M59.999999S"}, {"quiet": "PT-87649391H"}]"#;
+    let answer = read(body(rows).as_bytes(), "v", &schema()).unwrap();
+    let quiet = answer.rows[0].column(0).as_primitive::<DurationMicrosecondType>();
+    assert_eq!(quiet.values()[..], [87_649_392 * 3_600_000_000 - 1, -87_649_391 * 3_600_000_000]);
 }
 
 #[test]
