@@ -1,6 +1,6 @@
 //! `count(DISTINCT x)` of texts, with sets that begin empty. Each of DataFusion's begins with room for 128 texts and
 //! 8 KiB of them, and there is one for each key and window: of 10,000 keys they are more than a gigabyte, nearly all of
-//! it unused.
+//! it unused. And `count(DISTINCT x)` of floats, in which -0.0 and 0.0 are one value as they are everywhere else.
 
 use std::sync::Arc;
 
@@ -11,8 +11,9 @@ use datafusion::common::{HashSet, Result, ScalarValue};
 use datafusion::functions_aggregate::count::count_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature};
+use types::sql_types::one_zero;
 
-/// DataFusion's `count`, except for its sets of texts.
+/// DataFusion's `count`, except for its sets of texts and of floats.
 pub(super) fn count() -> AggregateUDF {
     AggregateUDF::from(PlainCount { inner: count_udaf() })
 }
@@ -42,6 +43,7 @@ impl AggregateUDFImpl for PlainCount {
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         match args.expr_fields {
             [text] if args.is_distinct && *text.data_type() == DataType::Utf8 => Ok(Box::new(DistinctTexts::default())),
+            [float] if args.is_distinct && float.data_type().is_floating() => Ok(Box::new(DistinctFloats(self.inner.accumulator(args)?))),
             _ => self.inner.accumulator(args),
         }
     }
@@ -115,6 +117,32 @@ impl Accumulator for DistinctTexts {
 
     fn size(&self) -> usize {
         size_of_val(self) + self.texts.capacity() * size_of::<Box<str>>() + self.bytes
+    }
+}
+
+/// DataFusion's set of floats, without -0.0.
+#[derive(Debug)]
+struct DistinctFloats(Box<dyn Accumulator>);
+
+impl Accumulator for DistinctFloats {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.0.update_batch(&values.iter().map(one_zero).collect::<Vec<_>>())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.0.merge_batch(states)
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        self.0.state()
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        self.0.evaluate()
+    }
+
+    fn size(&self) -> usize {
+        self.0.size()
     }
 }
 

@@ -1,3 +1,5 @@
+use arrow::array::Int64Array;
+use arrow::datatypes::Int64Type;
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::prelude::SessionContext;
 use engine::plan::session_config;
@@ -23,6 +25,31 @@ async fn texts_are_counted_as_datafusion_counts_them() {
         let ours = SessionContext::new_with_config(session_config());
         ours.register_udaf(count());
         assert_eq!(answer(ours).await, answer(SessionContext::new_with_config(session_config())).await, "{sql}");
+    }
+}
+
+/// As in the states of views, and in GROUP BY.
+#[tokio::test]
+async fn the_two_zeros_are_one_value() {
+    let floats =
+        "(VALUES ('a', 0.0::double), ('a', -0.0::double), ('b', -0.0::double), ('b', 1.5::double), ('b', NULL)) AS events(device, x)";
+    let session = SessionContext::new_with_config(session_config());
+    session.register_udaf(count());
+    // A FILTER and a second aggregate: a `count(DISTINCT x)` alone becomes two GROUP BYs.
+    let counts = "count(DISTINCT x) AS floats, count(DISTINCT x::real) FILTER (WHERE x < 1) AS small, count(*) AS events";
+    for (sql, expected) in [
+        (format!("SELECT {counts} FROM {floats} GROUP BY device ORDER BY device"), [[1, 1, 2], [2, 1, 3]].as_slice()),
+        (format!("SELECT {counts} FROM {floats}"), [[2, 1, 5]].as_slice()),
+    ] {
+        let rows = session.sql(&sql).await.unwrap().collect().await.unwrap();
+        let found: Vec<[i64; 3]> = rows
+            .iter()
+            .flat_map(|batch| {
+                let counts: Vec<&Int64Array> = batch.columns().iter().map(|column| column.as_primitive::<Int64Type>()).collect();
+                (0..batch.num_rows()).map(move |row| [counts[0].value(row), counts[1].value(row), counts[2].value(row)])
+            })
+            .collect();
+        assert_eq!(found, expected, "{sql}");
     }
 }
 
