@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::Schema;
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Float32Type, Float64Type, Schema};
 use bytes::Bytes;
 use catalog::AlertTransition;
 use committed::registry::LiveView;
@@ -84,8 +84,44 @@ pub(crate) fn keys_json(view: &LiveView, keys: &[Arc<[u8]>]) -> Result<Vec<Strin
         return Ok(vec!["{}".to_owned(); keys.len()]);
     }
     let fields: Vec<_> = view.plan.answer_keys().iter().map(|key| Arc::new(key.as_ref().clone().with_nullable(true))).collect();
-    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?;
-    Ok(serving::json::rows(&batch)?.into_iter().map(|row: Box<RawValue>| row.get().to_owned()).collect())
+    json_of_keys(&RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
+}
+
+/// NaN and infinities are texts: JSON has null for them, which is another key.
+fn json_of_keys(keys: &RecordBatch) -> Result<Vec<String>> {
+    let in_json = |(row, json): (usize, Box<RawValue>)| match with_texts(keys, row)? {
+        None => Ok(json.get().to_owned()),
+        Some(key) => Ok(serving::json::rows(&key)?.iter().map(|json| json.get()).collect()),
+    };
+    serving::json::rows(keys)?.into_iter().enumerate().map(in_json).collect()
+}
+
+/// The row with texts for floats that JSON does not have. `None` if it has none of these.
+fn with_texts(keys: &RecordBatch, row: usize) -> Result<Option<RecordBatch>> {
+    let texts: Vec<Option<&str>> = keys.columns().iter().map(|column| special_float(column, row)).collect();
+    if texts.iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    let values = keys.schema_ref().fields().iter().zip(keys.columns()).zip(texts).map(|((field, column), text)| match text {
+        Some(text) => (field.name(), Arc::new(StringArray::from(vec![text])) as ArrayRef, true),
+        None => (field.name(), column.slice(row, 1), true),
+    });
+    Ok(Some(RecordBatch::try_from_iter_with_nullable(values)?))
+}
+
+fn special_float(column: &ArrayRef, row: usize) -> Option<&'static str> {
+    let float = match column.data_type() {
+        DataType::Float64 => column.as_primitive::<Float64Type>().value(row),
+        DataType::Float32 => f64::from(column.as_primitive::<Float32Type>().value(row)),
+        _ => return None,
+    };
+    match (float.is_nan(), float.is_sign_negative()) {
+        _ if float.is_finite() || column.is_null(row) => None,
+        (true, false) => Some("NaN"),
+        (true, true) => Some("-NaN"),
+        (false, false) => Some("Infinity"),
+        (false, true) => Some("-Infinity"),
+    }
 }
 
 /// The other way round.

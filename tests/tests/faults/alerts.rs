@@ -26,6 +26,7 @@ use super::sinks::Flaky;
 use super::sinks::parameters::{define_value, set_to, values_of};
 use super::{seeds, show_logs};
 
+mod keys;
 mod killed;
 mod links;
 mod refused;
