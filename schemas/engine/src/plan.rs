@@ -38,6 +38,7 @@ mod columns;
 mod computable;
 mod covers;
 mod decimals;
+mod distinct_sums;
 mod doubles;
 mod doubles_of_sets;
 mod elements;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
+use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::functions::Functions;
 use crate::plan::decimals::QuotientsKeepDigits;
+use crate::plan::distinct_sums::SumsKeepTheirTypes;
 use crate::plan::doubles::DoublesStay;
 use crate::plan::doubles_of_sets::DoublesOfSetsStay;
 use crate::plan::elements::ElementsOfArrays;
@@ -45,7 +46,9 @@ pub fn session_builder() -> SessionStateBuilder {
 /// the rule declares `x IS NOT TRUE` nullable, which it is not, so that two aggregates with that FILTER cannot be
 /// planned (DataFusion 55).
 pub fn asking_session_builder() -> SessionStateBuilder {
-    let rules = Optimizer::new().rules.into_iter().filter(|rule| rule.name() != COMMON_EXPRESSIONS).collect();
+    let sums: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(SumsKeepTheirTypes::default());
+    let rules = Optimizer::new().rules.into_iter().filter(|rule| rule.name() != COMMON_EXPRESSIONS);
+    let rules = rules.map(|rule| if rule.name() == sums.name() { sums.clone() } else { rule }).collect();
     session_builder().with_optimizer_rules(rules).with_physical_optimizer_rule(Arc::new(OrderedDistinctHasNoLimit))
 }
 

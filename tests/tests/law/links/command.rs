@@ -37,8 +37,12 @@ const DEVICE_CROWD: &str = "CREATE VIEW device_crowd WITH (windows = '30d', ever
 const SCORE_USERS: &str = "CREATE VIEW score_users WITH (windows = '30d', every = '3h') AS \
     SELECT ln(l.score) AS log_score, count(DISTINCT c.user_id) AS users \
     FROM create_account c JOIN login l ON c.user_id = l.user_id GROUP BY ln(l.score);";
+/// Of such a SELECT, DataFusion makes two GROUP BYs.
+const DEVICE_TOTALS: &str = "CREATE VIEW device_totals WITH (every = '3h') AS \
+    SELECT c.device_id, sum(l.amount) AS amount, count(DISTINCT l.device_id) AS devices \
+    FROM create_account c JOIN login l ON c.user_id = l.user_id GROUP BY c.device_id;";
 /// The views, each with the number of rows that may be estimates.
-const VIEWS: [(&str, u64); 4] = [("device_links", 0), ("device_logins", 0), ("device_crowd", 1), ("score_users", 0)];
+const VIEWS: [(&str, u64); 5] = [("device_links", 0), ("device_logins", 0), ("device_crowd", 1), ("score_users", 0), ("device_totals", 0)];
 const HUB_USERS: usize = 2_000;
 
 fn project() -> Project {
@@ -51,6 +55,7 @@ fn project() -> Project {
             ("views/device_logins.sql", DEVICE_LOGINS.to_owned()),
             ("views/device_crowd.sql", DEVICE_CROWD.to_owned()),
             ("views/score_users.sql", SCORE_USERS.to_owned()),
+            ("views/device_totals.sql", DEVICE_TOTALS.to_owned()),
         ],
         http.clone(),
     );
