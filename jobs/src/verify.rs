@@ -67,7 +67,7 @@ pub struct ServedAnswer {
     pub rows: Vec<RecordBatch>,
     /// Values that could not be computed: they are NULL in `rows`.
     pub failed: Vec<FailedCells>,
-    /// The answer came in a form that has NULL instead of NaN and infinities.
+    /// The answer came in a form whose lists have NULL instead of NaN and infinities.
     pub without_nan: bool,
 }
 
