@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, Schema};
+use arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type, Int64Type, Schema};
 use arrow::row::{RowConverter, Rows, SortField};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::execution::SendableRecordBatchStream;
@@ -106,6 +106,8 @@ struct ServedRows {
     batch: RecordBatch,
     keys: Vec<usize>,
     converter: RowConverter,
+    /// The answer came as text, in which a NaN has no sign: all NaNs are one key.
+    has_one_nan: bool,
     rows: HashMap<Vec<u8>, usize>,
     crowded: HashMap<Vec<u8>, Spread>,
     max_degree: u32,
@@ -162,6 +164,7 @@ impl ServedRows {
             batch,
             keys,
             converter,
+            has_one_nan: answer.without_nan,
             rows: HashMap::new(),
             crowded: HashMap::new(),
             max_degree: 0,
@@ -339,7 +342,10 @@ impl ServedRows {
     /// Encodes keys, each in the type of its served column.
     fn converted(&self, keys: &[ArrayRef]) -> Result<Rows> {
         let schema = self.batch.schema();
-        let keys = keys.iter().zip(&self.keys).map(|(key, index)| in_type(key, schema.field(*index).data_type()));
+        let keys = keys.iter().zip(&self.keys).map(|(key, index)| {
+            let key = in_type(key, schema.field(*index).data_type())?;
+            Ok(if self.has_one_nan { with_one_nan(&key) } else { key })
+        });
         Ok(self.converter.convert_columns(&keys.collect::<Result<Vec<_>>>()?)?)
     }
 
@@ -400,6 +406,20 @@ fn in_type(values: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
     match values.data_type() == data_type {
         true => Ok(values.clone()),
         false => Ok(cast_with_options(values, data_type, &CastOptions { safe: false, ..CastOptions::default() })?),
+    }
+}
+
+fn with_one_nan(values: &ArrayRef) -> ArrayRef {
+    match values.data_type() {
+        DataType::Float64 => {
+            let one = |value: f64| if value.is_nan() { f64::NAN } else { value };
+            Arc::new(values.as_primitive::<Float64Type>().unary::<_, Float64Type>(one))
+        }
+        DataType::Float32 => {
+            let one = |value: f32| if value.is_nan() { f32::NAN } else { value };
+            Arc::new(values.as_primitive::<Float32Type>().unary::<_, Float32Type>(one))
+        }
+        _ => values.clone(),
     }
 }
 

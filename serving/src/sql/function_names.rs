@@ -3,17 +3,19 @@
 //! that can be written with others: `mod(a, b)`, `date_trunc` with a zone, `extract(second FROM ts)`,
 //! `percentile_disc`.
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType, DateTimeField, ExactNumberInfo, Expr, Function, FunctionArgumentClause, FunctionArguments, Ident, ObjectName,
-    TimezoneInfo, Value,
+    Select, SelectItem, TimezoneInfo, Value, VisitorMut,
 };
 use definitions::syntax::SyntaxNode;
 use types::Result;
 
 use super::literals::{arguments, call, cast, first_argument, literal, name_of, nested, taken};
 use super::params::inner_mut;
-use super::written_functions::written;
+use super::written_functions::{is_written, written};
 
 /// Functions whose results are unsigned in DataFusion and always fit BIGINT.
 const UNSIGNED: [&str; 15] = [
@@ -52,6 +54,7 @@ const DATE_TRUNC: &str = "date_trunc";
 /// Errors: `Input` for a constant pattern of one that is not supported.
 pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
     let Some(statement) = inner_mut(statement) else { return Ok(()) };
+    let _ = statement.visit_mut(&mut ColumnsNamedAsCalls);
     statement.visit_expressions_mut(|expr| {
         let other = match rewritten(expr) {
             Some(other) => Some(other),
@@ -62,6 +65,25 @@ pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// Names the columns of a SELECT that are a rewritten call after the function that the user wrote, as PostgreSQL does.
+struct ColumnsNamedAsCalls;
+
+impl VisitorMut for ColumnsNamedAsCalls {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        for item in &mut select.projection {
+            let SelectItem::UnnamedExpr(expr) = item else { continue };
+            let Expr::Function(function) = &*expr else { continue };
+            let name = name_of(function).filter(|name| is_written(name) || matches!(name.as_str(), "mod" | "percentile_disc"));
+            if let Some(name) = name {
+                *item = SelectItem::ExprWithAlias { expr: taken(expr), alias: Ident::with_quote('"', name) };
+            }
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// What takes the place of an expression; `None` where it stays, but for the name of a function.
@@ -177,7 +199,7 @@ mod tests {
             ("SELECT variance(a), every(b) FILTER (WHERE c) FROM v", "SELECT var_samp(a), bool_and(b) FILTER (WHERE c) FROM v"),
             ("SELECT a FROM v WHERE sign(a - 1) < 0", "SELECT a FROM v WHERE signum(a - 1) < 0"),
             ("SELECT date(max(ts)) FROM v", "SELECT CAST(max(ts) AS DATE) FROM v"),
-            ("SELECT mod(a + 1, b), clock_timestamp()", "SELECT ((a + 1) % (b)), now()"),
+            ("SELECT mod(a + 1, b), clock_timestamp()", "SELECT ((a + 1) % (b)) AS \"mod\", now()"),
             ("SELECT localtimestamp, localtime", "SELECT CAST(now() AS TIMESTAMP), CAST(now() AS TIME)"),
             (
                 "SELECT date_trunc('day', ts, 'Europe/Berlin'), date_trunc('day', ts)",
@@ -190,9 +212,14 @@ mod tests {
             (
                 "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY a DESC) FILTER (WHERE b)",
                 "SELECT array_element(array_agg(a ORDER BY a DESC) FILTER (WHERE (b) AND (a IS NOT NULL)), \
-                 greatest(1, CAST(ceil(CAST(0.5 AS DOUBLE PRECISION) * count(a) FILTER (WHERE (b) AND (a IS NOT NULL))) AS BIGINT)))",
+                 greatest(1, CAST(ceil(CAST(0.5 AS DOUBLE PRECISION) * count(a) FILTER (WHERE (b) AND (a IS NOT NULL))) AS BIGINT))) \
+                 AS \"percentile_disc\"",
             ),
-            ("SELECT percentile_disc(2) WITHIN GROUP (ORDER BY a)", "SELECT percentile_disc(2) WITHIN GROUP (ORDER BY a)"),
+            (
+                "SELECT percentile_disc(2) WITHIN GROUP (ORDER BY a)",
+                "SELECT percentile_disc(2) WITHIN GROUP (ORDER BY a) AS \"percentile_disc\"",
+            ),
+            ("SELECT div(a, 2), 1 + div(a, 2)", "SELECT (((a) - (a) % (2)) / (2)) AS \"div\", 1 + (((a) - (a) % (2)) / (2))"),
             ("SELECT date(a, b), count(*), \"Rank\"(a), s.rank(a) FROM v", "SELECT date(a, b), count(*), \"Rank\"(a), s.rank(a) FROM v"),
         ] {
             let mut statement = DFParserBuilder::new(sql).build().unwrap().parse_statement().unwrap();

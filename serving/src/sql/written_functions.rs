@@ -31,6 +31,11 @@ const FUNCTIONS: [(&str, usize, &str); 8] = [
     ("regexp_split_to_table", 2, "unnest(string_to_array(regexp_replace($1, $2, '\u{fdd0}', 'g'), '\u{fdd0}'))"),
 ];
 
+/// Whether a call of this function may be written with others.
+pub(super) fn is_written(name: &str) -> bool {
+    FUNCTIONS.iter().any(|(known, ..)| *known == name) || matches!(name, MAKE_INTERVAL | "format")
+}
+
 /// What stands for an expression; `None` where it stays.
 ///
 /// Errors: `Input` for a pattern that is not supported.

@@ -1,8 +1,8 @@
 //! A sum beside one `count(DISTINCT x)`.
 //!
-//! DataFusion computes both by two GROUP BYs: one by the keys and x, and above it one by the keys alone. The sum becomes
-//! a sum of sums, which of decimals has ten digits more, while whoever asked was promised the type of a sum
-//! (DataFusion 55). Here it is cast to that type.
+//! DataFusion 55 computes both by two GROUP BYs: one by the keys and x, and above it one by the keys alone. The sum
+//! becomes a sum of sums, which has ten digits more if it is of decimals. The plan promised the type of a sum, so here
+//! it is cast to that type.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;
