@@ -54,8 +54,10 @@ mod expect;
 mod leasing;
 mod state;
 
-/// How long [`Catalog::commit_with_retry`] retries.
+/// How long a commit that is retried waits between its attempts, in all.
 const RETRY: Duration = Duration::from_secs(10);
+/// After this time there is no further attempt: while a server is away, each of them waits for a connection.
+const RETRY_UNTIL: Duration = Duration::from_secs(30);
 /// How long a server may take for one transaction; after this time its outcome counts as unknown.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
@@ -172,9 +174,10 @@ impl Catalog {
         if commit.id.is_nil() {
             commit.id = Uuid::new_v4();
         }
+        let began = Instant::now();
         (|| self.commit(commit.clone()))
             .retry(delays())
-            .when(|error| error.kind() == ErrorKind::Unavailable)
+            .when(|error| is_retried(error, began))
             .notify(|error, delay| tracing::warn!(%error, delay_ms = delay.as_millis() as u64, "retrying a catalog commit"))
             .await
     }
@@ -226,10 +229,8 @@ impl Catalog {
         if let (waiting, None) = requested(&*self.state().await?, run) {
             return Ok(waiting);
         }
-        (|| self.commit_decided(move |state| Ok(requested(state, run))))
-            .retry(delays())
-            .when(|error| error.kind() == ErrorKind::Unavailable)
-            .await
+        let began = Instant::now();
+        (|| self.commit_decided(move |state| Ok(requested(state, run)))).retry(delays()).when(|error| is_retried(error, began)).await
     }
 
     /// Returns all that `ingest` remembers under this fingerprint, and under those that go on with `-` after it, in no
@@ -363,6 +364,10 @@ impl fmt::Debug for Catalog {
 }
 
 /// How long, and how often, what the database did not answer is tried again.
+fn is_retried(error: &Error, began: Instant) -> bool {
+    error.kind() == ErrorKind::Unavailable && began.elapsed() < RETRY_UNTIL
+}
+
 fn delays() -> ExponentialBuilder {
     ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(50))
