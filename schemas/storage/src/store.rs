@@ -27,6 +27,8 @@ use types::redact::{redacted_text, redacted_url};
 use types::{Error, ErrorKind, Result};
 
 mod owner;
+#[cfg(test)]
+mod refusing;
 mod upload;
 
 pub use upload::UploadWriter;

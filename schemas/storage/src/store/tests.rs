@@ -1,12 +1,4 @@
-use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use async_trait::async_trait;
-use futures::stream::BoxStream;
-use object_store::memory::InMemory;
-use object_store::path::Path;
-use object_store::{CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, PutMultipartOptions, PutResult};
-
+use super::refusing::{Refused, RefusingStore};
 use super::*;
 use types::files::{CATALOG_IDENTITY, ObjectName, StoredObject};
 
@@ -160,54 +152,12 @@ async fn an_upload_that_is_aborted_or_dropped_leaves_nothing(storage: &ObjectSto
     }
 }
 
-/// A bucket that may be read and not written, and how often it was asked to be.
-#[derive(Debug, Default)]
-struct ReadOnly(InMemory, AtomicUsize);
-
-impl fmt::Display for ReadOnly {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} that is read-only", self.0)
-    }
-}
-
-#[async_trait]
-impl ObjectStore for ReadOnly {
-    async fn put_opts(&self, location: &Path, _: PutPayload, _: PutOptions) -> object_store::Result<PutResult> {
-        self.1.fetch_add(1, Ordering::SeqCst);
-        Err(object_store::Error::PermissionDenied { path: location.to_string(), source: "403 Forbidden".into() })
-    }
-
-    async fn put_multipart_opts(&self, location: &Path, options: PutMultipartOptions) -> object_store::Result<Box<dyn MultipartUpload>> {
-        self.0.put_multipart_opts(location, options).await
-    }
-
-    async fn get_opts(&self, location: &Path, options: GetOptions) -> object_store::Result<GetResult> {
-        self.0.get_opts(location, options).await
-    }
-
-    fn delete_stream(&self, locations: BoxStream<'static, object_store::Result<Path>>) -> BoxStream<'static, object_store::Result<Path>> {
-        self.0.delete_stream(locations)
-    }
-
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
-        self.0.list(prefix)
-    }
-
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<ListResult> {
-        self.0.list_with_delimiter(prefix).await
-    }
-
-    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> object_store::Result<()> {
-        self.0.copy_opts(from, to, options).await
-    }
-}
-
 #[tokio::test]
 async fn a_bucket_that_forbids_a_put_is_asked_once_and_is_an_outage_at_once() {
-    let bucket = Arc::new(ReadOnly::default());
+    let bucket = Arc::new(RefusingStore::new(Refused::Puts));
     let storage = ObjectStorage::over(bucket.clone()).unwrap();
     let error = storage.put_new(&name(), Bytes::from_static(b"content")).await.unwrap_err();
-    assert_eq!((error.kind(), bucket.1.load(Ordering::SeqCst)), (ErrorKind::Unavailable, 1), "{error}");
+    assert_eq!((error.kind(), bucket.puts()), (ErrorKind::Unavailable, 1), "{error}");
     let outages = storage.outages();
     assert!(matches!(&outages[..], [outage] if outage.error.contains("403 Forbidden")), "{outages:?}");
 }

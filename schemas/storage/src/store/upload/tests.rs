@@ -1,19 +1,13 @@
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt;
-use futures::stream::BoxStream;
-use object_store::memory::InMemory;
-use object_store::path::Path;
-use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload,
-    PutResult, UploadPart,
-};
+use object_store::{MultipartUpload, PutPayload, PutResult, UploadPart};
 
 use super::parts::PART_BYTES;
 use super::*;
+use crate::store::refusing::{Refused, RefusingStore};
 
 /// What a bucket does not do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,50 +112,9 @@ async fn until(is_so: impl Fn() -> bool) {
     tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("timed out: it does not come");
 }
 
-/// A storage that begins no upload in parts.
-#[derive(Debug)]
-struct WithoutParts(InMemory);
-
-impl fmt::Display for WithoutParts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} without parts", self.0)
-    }
-}
-
-#[async_trait]
-impl ObjectStore for WithoutParts {
-    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> object_store::Result<PutResult> {
-        self.0.put_opts(location, payload, options).await
-    }
-
-    async fn put_multipart_opts(&self, _: &Path, _: PutMultipartOptions) -> object_store::Result<Box<dyn MultipartUpload>> {
-        Err(object_store::Error::Generic { store: "faulty", source: "refused".into() })
-    }
-
-    async fn get_opts(&self, location: &Path, options: GetOptions) -> object_store::Result<GetResult> {
-        self.0.get_opts(location, options).await
-    }
-
-    fn delete_stream(&self, locations: BoxStream<'static, object_store::Result<Path>>) -> BoxStream<'static, object_store::Result<Path>> {
-        self.0.delete_stream(locations)
-    }
-
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
-        self.0.list(prefix)
-    }
-
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<ListResult> {
-        self.0.list_with_delimiter(prefix).await
-    }
-
-    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> object_store::Result<()> {
-        self.0.copy_opts(from, to, options).await
-    }
-}
-
 #[tokio::test]
 async fn an_upload_whose_parts_do_not_begin_is_not_finished_without_them() {
-    let storage = ObjectStorage::over(Arc::new(WithoutParts(InMemory::new()))).unwrap();
+    let storage = ObjectStorage::over(Arc::new(RefusingStore::new(Refused::Parts))).unwrap();
     let mut upload = UploadWriter::new(storage.clone(), "an/object".into()).await.unwrap();
     upload.write(Bytes::from(vec![1; MULTIPART_ABOVE_BYTES])).await.unwrap();
     let error = upload.write(Bytes::from_static(b"2")).await.unwrap_err();
