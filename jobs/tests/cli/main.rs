@@ -39,6 +39,17 @@ impl Project {
         project
     }
 
+    /// The same, after `up` has committed all of them and was stopped.
+    fn with_committed_orders() -> Project {
+        let project = Project::with_orders();
+        assert_success(&project.run(&["apply"]));
+        assert_success(&project.run(&["ingest", "orders", "../orders.csv"]));
+        let up = project.up();
+        project.wait_until_committed(60);
+        assert_eq!(up.stop(), Some(0));
+        project
+    }
+
     /// A copy of `examples/NAME`.
     fn from_example(name: &str) -> Project {
         let project = Project { folder: tempfile::tempdir().unwrap() };
@@ -248,12 +259,7 @@ fn a_storage_that_takes_connections_and_is_silent_is_warned_of_at_the_start() {
 /// As after a wrong `catalog.url`: the archive of the right one would be deleted as orphans.
 #[test]
 fn no_layer_that_writes_starts_over_the_files_of_another_catalog() {
-    let project = Project::with_orders();
-    assert_success(&project.run(&["apply"]));
-    assert_success(&project.run(&["ingest", "orders", "../orders.csv"]));
-    let up = project.up();
-    project.wait_until_committed(60);
-    assert_eq!(up.stop(), Some(0));
+    let project = Project::with_committed_orders();
     for layer in ["up", "speed", "scheduler"] {
         let output = command(&project.path(), &[layer]).env("BASESTREAM__CATALOG__URL", "sqlite:./data/other.db").output().unwrap();
         assert_fails(&output, 1, "the files of the object storage are those of another catalog");
@@ -288,12 +294,7 @@ fn a_log_that_cannot_be_written_ends_nothing() {
 /// As with a wrong `storage.url`, where nothing is or where nothing was.
 #[test]
 fn no_layer_starts_over_a_storage_without_the_files_of_its_catalog() {
-    let project = Project::with_orders();
-    assert_success(&project.run(&["apply"]));
-    assert_success(&project.run(&["ingest", "orders", "../orders.csv"]));
-    let up = project.up();
-    project.wait_until_committed(60);
-    assert_eq!(up.stop(), Some(0));
+    let project = Project::with_committed_orders();
     for layer in ["up", "speed", "scheduler", "serve"] {
         let output = command(&project.path(), &[layer]).env("BASESTREAM__STORAGE__URL", "./data/elsewhere").output().unwrap();
         assert_fails(&output, 1, "the object storage has none of the files that the catalog names");
@@ -546,13 +547,8 @@ fn a_stream_that_takes_over_a_topic_does_not_get_its_files_twice() {
 
 #[test]
 fn versions_of_a_view_are_listed_compared_switched_and_dropped() {
-    let project = Project::with_orders();
+    let project = Project::with_committed_orders();
     let view = |args: &[&str]| project.run(&[&["view"], args].concat());
-    assert_success(&project.run(&["apply"]));
-    assert_success(&project.run(&["ingest", "orders", "../orders.csv"]));
-    let up = project.up();
-    project.wait_until_committed(60);
-    assert_eq!(up.stop(), Some(0));
     let listed = text(&view(&["list"]).stdout);
     let row: Vec<&str> = listed.lines().nth(1).unwrap_or_default().split_whitespace().collect();
     assert_eq!(row, ["orders_by_customer", "1", "served", "incremental", "on", "request", "orders"], "{listed}");
@@ -915,12 +911,7 @@ fn status_says_what_it_can_when_a_service_does_not_answer() {
 
 #[test]
 fn a_damaged_file_is_named_by_repair_and_made_again_from_the_log() {
-    let project = Project::with_orders();
-    assert_success(&project.run(&["apply"]));
-    assert_success(&project.run(&["ingest", "orders", "../orders.csv"]));
-    let up = project.up();
-    project.wait_until_committed(60);
-    assert_eq!(up.stop(), Some(0));
+    let project = Project::with_committed_orders();
     let whole = project.json(&["repair"]);
     assert_eq!((&whole["steps"], whole["files"].as_u64().unwrap() > 1), (&serde_json::json!([]), true));
 
