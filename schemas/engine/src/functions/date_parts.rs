@@ -10,17 +10,15 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Int32Type, Int64Type, IntervalMonthDayNanoType, IntervalUnit};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::functions::datetime;
-use datafusion::logical_expr::preimage::PreimageResult;
-use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-};
+use datafusion::logical_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF};
+
+use super::wrapped::{FunctionCall, Wrapped};
 
 const MINUTE_NANOSECONDS: i64 = 60_000_000_000;
 
 /// Returns the function for the sessions of queries.
 pub fn date_part() -> ScalarUDF {
-    ScalarUDF::from(DatePart { inner: datetime::date_part() })
+    ScalarUDF::from(Wrapped { inner: datetime::date_part(), call: PartsOfPostgresql })
 }
 
 /// The parts that are not DataFusion's.
@@ -79,33 +77,61 @@ impl PartOfTime {
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct DatePart {
-    inner: Arc<ScalarUDF>,
+struct PartsOfPostgresql;
+
+impl FunctionCall for PartsOfPostgresql {
+    fn field(&self, inner: &ScalarUDF, arguments: &ReturnFieldArgs<'_>) -> Option<FieldRef> {
+        let part = PartOfTime::of_call(arguments.scalar_arguments.first().copied().flatten())?;
+        let is_nullable = arguments.arg_fields.iter().any(|field| field.is_nullable());
+        Some(Arc::new(Field::new(inner.name(), part.data_type(), is_nullable)))
+    }
+
+    fn call(&self, inner: &ScalarUDF, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let part = match arguments.args.first() {
+            Some(ColumnarValue::Scalar(name)) => PartOfTime::of_call(Some(name)),
+            _ => None,
+        };
+        let parts = KnownParts { inner, arguments: &arguments };
+        match (part, arguments.args.get(1)) {
+            (Some(part), Some(ColumnarValue::Array(times))) => Ok(ColumnarValue::Array(parts.part(part, times)?)),
+            (Some(part), Some(ColumnarValue::Scalar(time))) => {
+                let of_time = parts.part(part, &time.to_array()?)?;
+                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&of_time, 0)?))
+            }
+            (Some(_), None) => exec_err!("date_part was called with 1 argument: expected 2"),
+            (None, _) => inner.invoke_with_args(arguments),
+        }
+    }
 }
 
-impl DatePart {
-    /// A part that DataFusion knows.
-    fn inner_part(&self, name: &str, time: &ArrayRef, data_type: DataType, arguments: &ScalarFunctionArgs) -> Result<ArrayRef> {
-        let return_field = Arc::new(Field::new(self.name(), data_type, true));
+/// Computes parts from those that DataFusion's function knows.
+struct KnownParts<'a> {
+    inner: &'a ScalarUDF,
+    arguments: &'a ScalarFunctionArgs,
+}
+
+impl KnownParts<'_> {
+    fn inner_part(&self, name: &str, time: &ArrayRef, data_type: DataType) -> Result<ArrayRef> {
+        let return_field = Arc::new(Field::new(self.inner.name(), data_type, true));
         let args = vec![ColumnarValue::Scalar(ScalarValue::from(name)), ColumnarValue::Array(Arc::clone(time))];
-        self.inner.invoke_with_args(ScalarFunctionArgs { args, return_field, ..arguments.clone() })?.into_array(time.len())
+        self.inner.invoke_with_args(ScalarFunctionArgs { args, return_field, ..self.arguments.clone() })?.into_array(time.len())
     }
 
     /// How many nanoseconds of its minute have passed.
-    fn nanoseconds(&self, time: &ArrayRef, arguments: &ScalarFunctionArgs) -> Result<Int64Array> {
+    fn nanoseconds(&self, time: &ArrayRef) -> Result<Int64Array> {
         if let DataType::Interval(_) = time.data_type() {
             let whole = cast(time, &DataType::Interval(IntervalUnit::MonthDayNano))?;
             return Ok(whole.as_primitive::<IntervalMonthDayNanoType>().unary(|interval| interval.nanoseconds % MINUTE_NANOSECONDS));
         }
-        Ok(self.inner_part("nanosecond", time, DataType::Int64, arguments)?.as_primitive::<Int64Type>().clone())
+        Ok(self.inner_part("nanosecond", time, DataType::Int64)?.as_primitive::<Int64Type>().clone())
     }
 
-    fn part(&self, part: PartOfTime, time: &ArrayRef, arguments: &ScalarFunctionArgs) -> Result<ArrayRef> {
+    fn part(&self, part: PartOfTime, time: &ArrayRef) -> Result<ArrayRef> {
         let microseconds_in = match part {
             PartOfTime::Second => 1_000_000.0,
             PartOfTime::Millisecond => 1_000.0,
             PartOfTime::Decade | PartOfTime::Century | PartOfTime::Millennium => {
-                let years = self.inner_part("year", time, DataType::Int32, arguments)?;
+                let years = self.inner_part("year", time, DataType::Int32)?;
                 let is_interval = matches!(time.data_type(), DataType::Interval(_));
                 let of_years = |years: i32| if is_interval { years / part.years() } else { part.of_year(years) };
                 let parts: Int32Array = years.as_primitive::<Int32Type>().unary(of_years);
@@ -113,60 +139,8 @@ impl DatePart {
             }
         };
         let fraction = |nanoseconds: i64| (nanoseconds / 1_000) as f64 / microseconds_in;
-        let parts: Float64Array = self.nanoseconds(time, arguments)?.unary::<_, Float64Type>(fraction);
+        let parts: Float64Array = self.nanoseconds(time)?.unary::<_, Float64Type>(fraction);
         Ok(Arc::new(parts))
-    }
-}
-
-impl ScalarUDFImpl for DatePart {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arguments)
-    }
-
-    fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        match PartOfTime::of_call(arguments.scalar_arguments.first().copied().flatten()) {
-            Some(part) => {
-                let is_nullable = arguments.arg_fields.iter().any(|field| field.is_nullable());
-                Ok(Arc::new(Field::new(self.name(), part.data_type(), is_nullable)))
-            }
-            None => self.inner.return_field_from_args(arguments),
-        }
-    }
-
-    fn preimage(&self, arguments: &[Expr], literal: &Expr, context: &SimplifyContext) -> Result<PreimageResult> {
-        self.inner.preimage(arguments, literal, context)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let part = match arguments.args.first() {
-            Some(ColumnarValue::Scalar(name)) => PartOfTime::of_call(Some(name)),
-            _ => None,
-        };
-        match (part, arguments.args.get(1)) {
-            (Some(part), Some(ColumnarValue::Array(times))) => Ok(ColumnarValue::Array(self.part(part, times, &arguments)?)),
-            (Some(part), Some(ColumnarValue::Scalar(time))) => {
-                let of_time = self.part(part, &time.to_array()?, &arguments)?;
-                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&of_time, 0)?))
-            }
-            (Some(_), None) => exec_err!("date_part was called with 1 argument: expected 2"),
-            (None, _) => self.inner.invoke_with_args(arguments),
-        }
     }
 }
 

@@ -6,8 +6,12 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::Result;
+use datafusion::logical_expr::preimage::PreimageResult;
+use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
-use datafusion::logical_expr::{ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+};
 
 /// How a function is called instead.
 pub(super) trait FunctionCall: Debug + PartialEq + Eq + Hash + Send + Sync + 'static {
@@ -16,6 +20,11 @@ pub(super) trait FunctionCall: Debug + PartialEq + Eq + Hash + Send + Sync + 'st
     /// Checks the arguments when a call is planned.
     fn check(&self, _: &ReturnFieldArgs<'_>) -> Result<()> {
         Ok(())
+    }
+
+    /// The field of the result, where DataFusion's function has another one.
+    fn field(&self, _: &ScalarUDF, _: &ReturnFieldArgs<'_>) -> Option<FieldRef> {
+        None
     }
 }
 
@@ -48,7 +57,14 @@ impl<C: FunctionCall> ScalarUDFImpl for Wrapped<C> {
 
     fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         self.call.check(&arguments)?;
-        self.inner.return_field_from_args(arguments)
+        match self.call.field(&self.inner, &arguments) {
+            Some(field) => Ok(field),
+            None => self.inner.return_field_from_args(arguments),
+        }
+    }
+
+    fn preimage(&self, arguments: &[Expr], literal: &Expr, context: &SimplifyContext) -> Result<PreimageResult> {
+        self.inner.preimage(arguments, literal, context)
     }
 
     fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
