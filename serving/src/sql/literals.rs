@@ -101,7 +101,7 @@ pub(super) fn take_arguments(function: &mut Function) -> Vec<Expr> {
     operands.collect()
 }
 
-/// Takes the arguments of a call, if they are so many expressions, and it has neither a window nor a filter.
+/// Takes the arguments of a call that has `N` of them, all plain expressions, and neither a window nor a filter.
 pub(super) fn arguments<const N: usize>(function: &mut Function) -> Option<[Expr; N]> {
     if plain_arguments(function)? != N {
         return None;

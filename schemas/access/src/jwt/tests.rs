@@ -207,7 +207,7 @@ async fn an_issuer_is_asked_before_the_first_jwt() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(seconds(60), asked).await.expect("timed out: nobody asks it");
+    tokio::time::timeout(seconds(60), asked).await.expect("timed out: the issuer was not asked");
     stop.cancel();
     watching.await.unwrap();
     assert_eq!(fake.asked(), 1);

@@ -1,5 +1,5 @@
 //! Shared by all our Kafka clients: passes librdkafka's log lines and errors to `tracing`, maps its error codes to our
-//! kinds, and drops producers where nobody waits.
+//! kinds, and drops producers on a thread of their own.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;

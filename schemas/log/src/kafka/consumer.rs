@@ -261,7 +261,7 @@ impl ConsumerGroup {
             let position = positions.as_ref().and_then(|positions| position_in(positions, source));
             let Some(mut fetched) = lock(&self.held).take(source, position, Instant::now()) else { continue };
             fetched.fetched_at = (self.clock)();
-            // Where the brokers do not answer for one partition, they are not asked about the others for now.
+            // If the brokers do not answer for one partition, the others are left for the next poll.
             let is_asked = is_answered && fetched.at_end && fetched.records.is_empty();
             let rest = if is_asked { self.rest(client, &fetched) } else { None };
             if is_asked {
