@@ -18,8 +18,8 @@
 //!
 //! `repeat`, `lpad`, `rpad`, `range`, `generate_series`, `array_repeat` and `array_resize` are DataFusion's, with
 //! bounds: a number in a query or a view cannot exhaust the memory. `date_trunc` is DataFusion's, with constants before
-//! 1970 rounded down. In queries, `to_char` also takes PostgreSQL's patterns, `date_part` has the fraction of seconds,
-//! and `round` of a real number goes to the even integer of two.
+//! 1970 rounded down. `date_part` has the fraction of seconds, and `round` of a real number goes to the even integer of
+//! two, as in PostgreSQL. In queries, `to_char` also takes PostgreSQL's patterns.
 //!
 //! All layers must plan with the same set, because states from one are merged by another.
 
@@ -67,7 +67,7 @@ mod typed_texts;
 pub(crate) mod value_texts;
 mod wrapped;
 
-pub use date_parts::date_part;
+pub(crate) use date_parts::is_part_of_postgresql;
 pub use decimals::QUOTIENT;
 pub(crate) use direct::{DirectMerge, GroupedStates};
 pub(crate) use distinct::{DistinctSet, DistinctSize};
@@ -76,7 +76,7 @@ pub(crate) use judged::Flaw;
 pub use local_times::time_in_zone;
 pub use markers::{AS_OF, WITHIN, as_of, within};
 pub(crate) use peak_factor::peak_factor;
-pub use rounding::round;
+pub(crate) use rounding::{ROUND, round};
 pub use state_formats::state_stamp;
 pub use sums::sums_to_verify;
 pub use time_patterns::{chrono_pattern, to_char};
@@ -165,7 +165,9 @@ impl Functions {
         for function in bounded::bounded() {
             registry.register_udf(Arc::clone(function))?;
         }
-        registry.register_udf(Arc::new(truncation::date_trunc()))?;
+        for function in [truncation::date_trunc(), date_parts::date_part(), round()] {
+            registry.register_udf(Arc::new(function))?;
+        }
         for function in self.scalars() {
             registry.register_udf(Arc::clone(function))?;
         }

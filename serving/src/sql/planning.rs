@@ -9,7 +9,7 @@ use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
-use engine::functions::{date_part, interval_functions, round, to_char, typed_texts};
+use engine::functions::{interval_functions, to_char, typed_texts};
 use engine::plan::{
     BytesInHexadecimal, IntegersDoNotWrap, LocalTimesInNamedZones, TextType, TypedTextColumns, check_supported, compute_in_zone,
     keep_numbered_keys,
@@ -102,7 +102,7 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     if let Some(zone) = text.settings.time_zone {
         compute_in_zone(&mut session, zone)?;
     }
-    let functions = [like_pattern(), to_char(), date_part(), pg_typeof(), round()];
+    let functions = [like_pattern(), to_char(), pg_typeof()];
     typed_texts().into_iter().chain(interval_functions()).chain(functions).for_each(|function| session.register_udf(function));
 
     let state = session.state();

@@ -1,7 +1,5 @@
-//! `date_part` in queries, with what PostgreSQL has and DataFusion's lacks: the fraction of seconds and milliseconds,
-//! as a DOUBLE, and decades, centuries and millennia. All other parts are DataFusion's.
-//!
-//! Definitions have DataFusion's function, because states may keep what it returned.
+//! `date_part` with what PostgreSQL has and DataFusion's lacks: the fraction of seconds and milliseconds, as a DOUBLE,
+//! and decades, centuries and millennia. All other parts are DataFusion's.
 
 use std::sync::Arc;
 
@@ -10,15 +8,21 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Int32Type, Int64Type, IntervalMonthDayNanoType, IntervalUnit};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::functions::datetime;
-use datafusion::logical_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF};
 
 use super::wrapped::{FunctionCall, Wrapped};
 
 const MINUTE_NANOSECONDS: i64 = 60_000_000_000;
 
-/// Returns the function for the sessions of queries.
-pub fn date_part() -> ScalarUDF {
+pub(super) fn date_part() -> ScalarUDF {
     ScalarUDF::from(Wrapped { inner: datetime::date_part(), call: PartsOfPostgresql })
+}
+
+/// Whether a call asks for one of the parts that are not DataFusion's.
+pub(crate) fn is_part_of_postgresql(call: &ScalarFunction) -> bool {
+    let is_such = |name: &Expr| matches!(name, Expr::Literal(name, _) if PartOfTime::of_call(Some(name)).is_some());
+    call.func.name() == datetime::date_part().name() && call.args.first().is_some_and(is_such)
 }
 
 /// The parts that are not DataFusion's.

@@ -1,7 +1,5 @@
-//! `round(x)` of a real number in queries: halfway between two integers it is the even one, as in PostgreSQL. Of a
-//! decimal it is the one farther from 0, in both.
-//!
-//! Definitions have DataFusion's function, because states may keep what it returned.
+//! `round(x)` of a real number: halfway between two integers it is the even one, as in PostgreSQL. Of a decimal it is the
+//! one farther from 0, as DataFusion's is of both.
 
 use std::sync::Arc;
 
@@ -13,8 +11,9 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
 
 use super::wrapped::{FunctionCall, Wrapped};
 
-/// Returns the function for the sessions of queries.
-pub fn round() -> ScalarUDF {
+pub(crate) const ROUND: &str = "round";
+
+pub(crate) fn round() -> ScalarUDF {
     ScalarUDF::from(Wrapped { inner: math::round(), call: HalvesToEven })
 }
 

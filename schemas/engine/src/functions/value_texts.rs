@@ -1,5 +1,5 @@
-//! What a value is as a text, in queries: PostgreSQL's text of a real number, an interval and an array. DataFusion's
-//! cast writes `1.0`, `1 days` and `[a, b]`, and is what definitions have, because states may keep it.
+//! What a value is as a text: PostgreSQL's text of a real number, an interval and an array. DataFusion's cast writes
+//! `1.0`, `1 days` and `[a, b]`.
 
 use std::sync::Arc;
 
@@ -21,6 +21,8 @@ pub(crate) fn has_own_text(data_type: &DataType) -> bool {
     }
 }
 
+pub(crate) const VALUE_TEXT: &str = "value_text";
+
 /// Returns the function that takes a value and returns its text.
 pub(crate) fn value_text() -> ScalarUDF {
     ScalarUDF::from(ValueText { signature: Signature::any(1, Volatility::Immutable) })
@@ -33,7 +35,7 @@ struct ValueText {
 
 impl ScalarUDFImpl for ValueText {
     fn name(&self) -> &str {
-        "value_text"
+        VALUE_TEXT
     }
 
     fn signature(&self) -> &Signature {

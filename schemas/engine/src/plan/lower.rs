@@ -23,8 +23,8 @@ use crate::plan::covers::LastCovers;
 use crate::plan::hidden::{HIDDEN, carry, column_named, names_event_time};
 use crate::plan::tile_function::tile_of;
 use crate::plan::{
-    Answering, ColumnKind, ColumnRangeIndex, MergedValues, OutputColumn, RangeIndex, StateExpr, UseIndex, ValueColumn, ViewPlan, decimals,
-    intervals, uuids,
+    Answering, ColumnKind, ColumnRangeIndex, MergedValues, OutputColumn, RangeIndex, StateExpr, UseIndex, ValueColumn, ViewPlan, casts,
+    decimals, intervals, uuids,
 };
 use definitions::{MAX_STATE_BYTES, StreamDefinition, ViewDefinition};
 use types::columns::EVENT_TIME;
@@ -121,12 +121,9 @@ pub(super) fn state_table(
     let states = columns.states.iter().zip(&calls).map(state).collect::<Result<Vec<_>>>()?;
     let schema = state_schema(&keys, &states);
     refuse_repeated_fields(&schema)?;
-    let divided = if states_depend(&prepared.plan, &calls, decimals::divides)? { decimals::STAMP } else { "" };
-    let compared = if states_depend(&prepared.plan, &calls, intervals::compares)? { intervals::STAMP } else { "" };
-    let seconds = if states_depend(&prepared.plan, &calls, intervals::takes_seconds)? { intervals::SECONDS_STAMP } else { "" };
-    let truncated = if states_depend(&prepared.plan, &calls, truncation::truncates_constant)? { truncation::STAMP } else { "" };
-    let stamp = format!("{}{divided}{compared}{seconds}{truncated}", stamp(&states));
-    let stamp_before = stamp_before(&states).map(|stamp| format!("{stamp}{divided}{compared}{seconds}{truncated}"));
+    let meanings = stamp_of_meanings(&prepared.plan, &calls)?;
+    let stamp = format!("{}{meanings}", stamp(&states));
+    let stamp_before = stamp_before(&states).map(|stamp| format!("{stamp}{meanings}"));
     let (ranges, existence) = (columns.ranges.clone(), columns.existence);
     Ok(StateTable { keys, states, ranges, existence, levels, prepare: prepared.plan, schema, stamp, stamp_before })
 }
@@ -149,6 +146,26 @@ fn stamp_before(states: &[StateExpr]) -> Option<String> {
     };
     let formats: Vec<(&str, Vec<DataType>)> = states.iter().map(|state| (state.function.as_str(), types(state))).collect();
     states.iter().any(|state| state.types_before.is_some()).then(|| state_stamp(&formats))
+}
+
+/// Expressions whose values were others in earlier releases, and what a stamp adds for states that depend on them.
+const CHANGED_MEANINGS: [(fn(&Expr) -> bool, &str); 5] = [
+    (decimals::divides, decimals::STAMP),
+    (intervals::compares, intervals::STAMP),
+    (intervals::takes_seconds, intervals::SECONDS_STAMP),
+    (truncation::truncates_constant, truncation::STAMP),
+    (casts::has_postgresql_values, casts::STAMP),
+];
+
+/// The part of a stamp that says what the values are from which states are computed.
+fn stamp_of_meanings(prepared: &LogicalPlan, calls: &[Expr]) -> Result<String> {
+    let mut meanings = String::new();
+    for (has_changed, stamp) in CHANGED_MEANINGS {
+        if states_depend(prepared, calls, has_changed)? {
+            meanings.push_str(stamp);
+        }
+    }
+    Ok(meanings)
 }
 
 /// Whether the kept states depend on such an expression: in a key, a condition, or an argument of an aggregate.

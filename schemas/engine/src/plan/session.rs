@@ -8,6 +8,7 @@ use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::functions::Functions;
+use crate::plan::casts::CastsOfPostgresql;
 use crate::plan::decimals::QuotientsKeepDigits;
 use crate::plan::distinct_sums::SumsKeepTheirTypes;
 use crate::plan::doubles::DoublesStay;
@@ -16,7 +17,6 @@ use crate::plan::elements::ElementsOfArrays;
 use crate::plan::exponents::ExponentsAreWrittenOut;
 use crate::plan::intervals::IntervalsHaveLengths;
 use crate::plan::ordered_distinct::OrderedDistinctHasNoLimit;
-use crate::plan::query_casts::CastsOfPostgresql;
 use types::Result;
 
 /// Returns the settings that decide what SQL means here: decimal literals are decimals, text is Utf8, times are UTC.
@@ -52,17 +52,18 @@ pub fn asking_session_builder() -> SessionStateBuilder {
     session_builder().with_optimizer_rules(rules).with_physical_optimizer_rule(Arc::new(OrderedDistinctHasNoLimit))
 }
 
-/// Returns the base of the sessions that answer queries, in which values are PostgreSQL's that are DataFusion's in
-/// definitions.
+/// Returns the base of the sessions that answer queries, in which a UNION may have doubles and decimals in one column.
+/// Definitions refuse it.
 pub fn query_session_builder() -> SessionStateBuilder {
-    asking_session_builder().with_analyzer_rules(analyzer_rules([Arc::new(DoublesOfSetsStay), Arc::new(CastsOfPostgresql)]))
+    asking_session_builder().with_analyzer_rules(analyzer_rules([Arc::new(DoublesOfSetsStay)]))
 }
 
-/// Our rules, then those of queries, then DataFusion's.
+/// Our rules, those of queries among them, then DataFusion's. Casts come last: they depend on the types of what is cast.
 fn analyzer_rules<const N: usize>(of_queries: [Rule; N]) -> Vec<Rule> {
     let own: [Rule; 4] =
         [Arc::new(ExponentsAreWrittenOut), Arc::new(DoublesStay), Arc::new(QuotientsKeepDigits), Arc::new(IntervalsHaveLengths)];
-    own.into_iter().chain(of_queries).chain(Analyzer::new().rules).collect()
+    let casts: [Rule; 1] = [Arc::new(CastsOfPostgresql)];
+    own.into_iter().chain(of_queries).chain(casts).chain(Analyzer::new().rules).collect()
 }
 
 const COMMON_EXPRESSIONS: &str = "common_sub_expression_eliminate";

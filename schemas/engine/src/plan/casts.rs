@@ -1,18 +1,18 @@
-//! Casts that are PostgreSQL's in queries: a number becomes the nearest integer (`2.7::int` is 3), and a value the text
-//! that PostgreSQL has for it. DataFusion's casts cut the fraction off; definitions keep them.
+//! Casts as in PostgreSQL, in every session: a number becomes the nearest integer (`2.7::int` is 3), and a value the text
+//! that PostgreSQL has for it. DataFusion's casts cut the fraction off.
 
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::functions::round;
-use crate::functions::value_texts::{has_own_text, value_text};
+use crate::functions::value_texts::{VALUE_TEXT, has_own_text, value_text};
+use crate::functions::{ROUND, is_part_of_postgresql, round};
 use crate::plan::rewrite::each_expression;
 
 /// Functions that join the texts of all their arguments.
@@ -70,6 +70,30 @@ fn changed(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     }
 }
 
+/// The addition to the stamp for states that depend on a cast, a rounding or a part of a time that is PostgreSQL's.
+/// Earlier releases kept DataFusion's.
+pub(super) const STAMP: &str = "; values of PostgreSQL/1";
+
+/// Whether an expression has a value that was DataFusion's in earlier releases.
+pub(super) fn has_postgresql_values(expr: &Expr) -> bool {
+    let is_such = |expr: &Expr| match expr {
+        Expr::ScalarFunction(call) => matches!(call.func.name(), ROUND | VALUE_TEXT) || is_part_of_postgresql(call),
+        _ => false,
+    };
+    expr.exists(|expr| Ok(is_such(expr))).unwrap_or(false)
+}
+
+/// Returns the expression as the user wrote it, but for the cast.
+pub(super) fn written(expr: Expr) -> Expr {
+    match expr {
+        Expr::ScalarFunction(ScalarFunction { func, mut args }) if func.name() == VALUE_TEXT && args.len() == 1 => args.remove(0),
+        other => other,
+    }
+}
+
 fn call(function: ScalarUDF, operand: Expr) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), vec![operand]))
 }
+
+#[cfg(test)]
+mod tests;
