@@ -19,7 +19,8 @@
 //! `repeat`, `lpad`, `rpad`, `range`, `generate_series`, `array_repeat` and `array_resize` are DataFusion's, with
 //! bounds: a number in a query or a view cannot exhaust the memory. `date_trunc` is DataFusion's, with constants before
 //! 1970 rounded down. `date_part` has the fraction of seconds, and `round` of a real number goes to the even integer of
-//! two, as in PostgreSQL. In queries, `to_char` also takes PostgreSQL's patterns.
+//! two, as in PostgreSQL. In queries, `to_char` also takes PostgreSQL's patterns. Members of JSON are read by functions
+//! of datafusion-functions-json.
 //!
 //! All layers must plan with the same set, because states from one are merged by another.
 
@@ -44,6 +45,7 @@ mod group_rows;
 pub(crate) mod integers;
 mod interval_functions;
 pub(crate) mod intervals;
+mod json_members;
 pub(crate) mod judged;
 mod last_n;
 pub(crate) mod limited;
@@ -72,6 +74,7 @@ pub use decimals::QUOTIENT;
 pub(crate) use direct::{DirectMerge, GroupedStates};
 pub(crate) use distinct::{DistinctSet, DistinctSize};
 pub use interval_functions::{MAKE_INTERVAL, PARTS_OF_INTERVAL, interval_functions, interval_product, interval_quotient};
+pub(crate) use json_members::{JSON_MEMBER, json_member, json_member_as_text};
 pub(crate) use judged::Flaw;
 pub use local_times::time_in_zone;
 pub use markers::{AS_OF, WITHIN, as_of, within};
@@ -165,7 +168,7 @@ impl Functions {
         for function in bounded::bounded() {
             registry.register_udf(Arc::clone(function))?;
         }
-        for function in [truncation::date_trunc(), date_parts::date_part(), round()] {
+        for function in [truncation::date_trunc(), date_parts::date_part(), round(), json_member(), json_member_as_text()] {
             registry.register_udf(Arc::new(function))?;
         }
         for function in self.scalars() {

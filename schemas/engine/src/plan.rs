@@ -48,6 +48,7 @@ mod exponents;
 mod hidden;
 mod ignored;
 mod intervals;
+mod json_operators;
 pub mod links;
 mod lower;
 mod named_zones;

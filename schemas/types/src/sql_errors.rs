@@ -111,7 +111,6 @@ fn no_value(placeholder: &str) -> String {
 
 /// Says what to write instead, where there is something.
 fn not_implemented(text: &str) -> String {
-    const OF_JSON: [&str; 4] = ["->", "->>", "#>", "#>>"];
     const CORRELATED: [&str; 2] = ["OuterReferenceColumn(", "ScalarSubquery("];
     let without_plan = text.strip_prefix("Physical plan does not support logical expression ");
     if without_plan.is_some_and(|expr| CORRELATED.iter().any(|correlated| expr.starts_with(correlated))) {
@@ -119,13 +118,11 @@ fn not_implemented(text: &str) -> String {
                 or a window function"
             .to_owned();
     }
-    let operator = text.strip_prefix("Operator ").and_then(|rest| rest.strip_suffix(" is not yet supported"));
-    match operator {
-        Some(operator) if OF_JSON.contains(&operator) => format!("the operator {operator}: write {MEMBER_OF_JSON}"),
-        None if text == "Unsupported binary operator: PGOverlap" => "the operator &&: write array_has_any(a, b)".to_owned(),
-        None if text == "Unsupported binary operator: PGStartsWith" => "the operator ^@: write starts_with(a, b)".to_owned(),
-        None if text == "COUNT DISTINCT with multiple arguments" => "count(DISTINCT a, b): write count(DISTINCT a || '/' || b)".to_owned(),
-        None if text.starts_with("Dot access not supported") => "a dot before a member: write top_k(x, 3)[1]['value']".to_owned(),
+    match text {
+        "Unsupported binary operator: PGOverlap" => "the operator &&: write array_has_any(a, b)".to_owned(),
+        "Unsupported binary operator: PGStartsWith" => "the operator ^@: write starts_with(a, b)".to_owned(),
+        "COUNT DISTINCT with multiple arguments" => "count(DISTINCT a, b): write count(DISTINCT a || '/' || b)".to_owned(),
+        _ if text.starts_with("Dot access not supported") => "a dot before a member: write top_k(x, 3)[1]['value']".to_owned(),
         _ => in_our_types(text),
     }
 }

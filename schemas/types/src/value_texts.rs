@@ -1,5 +1,5 @@
 //! Values as PostgreSQL writes them as text, on its protocol and in SQL: real numbers, intervals and the items of
-//! arrays.
+//! arrays, which are read too.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -116,9 +116,70 @@ impl Display for ArrayItemText<'_> {
     }
 }
 
+/// The items of `{a,"b c",NULL}`; `None` for a text that is not an array of one dimension.
+pub fn array_items(text: &str) -> Option<Vec<Option<String>>> {
+    let inside = text.trim_matches(|c| is_space(&c)).strip_prefix('{')?.strip_suffix('}')?;
+    let mut items = Vec::new();
+    let mut chars = inside.chars().peekable();
+    if inside.chars().all(|c| is_space(&c)) {
+        return Some(items);
+    }
+    loop {
+        while chars.next_if(is_space).is_some() {}
+        let mut item = String::new();
+        let is_quoted = chars.next_if_eq(&'"').is_some();
+        if is_quoted {
+            loop {
+                match chars.next()? {
+                    '"' => break,
+                    '\\' => item.push(chars.next()?),
+                    other => item.push(other),
+                }
+            }
+            while chars.next_if(is_space).is_some() {}
+        } else {
+            while let Some(next) = chars.next_if(|c| *c != ',') {
+                match next {
+                    '{' | '}' | '"' => return None,
+                    '\\' => item.push(chars.next()?),
+                    other => item.push(other),
+                }
+            }
+            item.truncate(item.trim_end_matches(|c| is_space(&c)).len());
+            if item.is_empty() {
+                return None;
+            }
+        }
+        let is_null = !is_quoted && item.eq_ignore_ascii_case("null");
+        items.push((!is_null).then_some(item));
+        match chars.next() {
+            None => return Some(items),
+            Some(',') => {}
+            Some(_) => return None,
+        }
+    }
+}
+
+/// Whether PostgreSQL skips this character around the items of an array.
+fn is_space(c: &char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | '\r' | '\x0b' | '\x0c')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn items_are_read_as_postgresql_reads_them() {
+        let some = |items: &[&str]| Some(items.iter().map(|item| Some((*item).to_owned())).collect::<Vec<_>>());
+        assert_eq!(array_items("{a,b}"), some(&["a", "b"]));
+        assert_eq!(array_items(" { a b , \"c,\\\"d\" } "), some(&["a b", "c,\"d"]));
+        assert_eq!(array_items("{}"), some(&[]));
+        assert_eq!(array_items("{null,\"null\"}"), Some(vec![None, Some("null".to_owned())]));
+        for text in ["a", "{a", "{a,}", "{{a},{b}}", "{a\"b}", "{\"a\"b}"] {
+            assert_eq!(array_items(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn values_are_written_as_postgresql_writes_them() {

@@ -122,13 +122,14 @@ async fn structs_maps_and_lists_of_lists_are_json_in_text_and_binary() {
 async fn columns_of_json_and_what_is_cast_to_json_are_json() {
     let server = Server::filled().await;
     let client = server.connect().await;
-    let sql = "SELECT doc, '[1]'::jsonb AS list, ARRAY[doc] AS docs, doc::text AS text FROM events WHERE device = 'a'";
+    let sql = "SELECT doc, '[1]'::jsonb AS list, ARRAY[doc] AS docs, doc::text AS text, doc -> 'k' AS k, doc #>> '{k,1}' AS k_1 \
+        FROM events WHERE device = 'a'";
     let doc = r#"{"k":[1,2]}"#;
     let shown = texts(&client, sql).await.concat();
-    assert_eq!(shown.iter().flatten().collect::<Vec<_>>(), [doc, "[1]", r#"{"{\"k\":[1,2]}"}"#, doc]);
+    assert_eq!(shown.iter().flatten().collect::<Vec<_>>(), [doc, "[1]", r#"{"{\"k\":[1,2]}"}"#, doc, "[1,2]", "2"]);
     let row = client.query_one(sql, &[]).await.unwrap();
     let types: Vec<&Type> = row.columns().iter().map(|column| column.type_()).collect();
-    assert_eq!(types, [&Type::JSON, &Type::JSON, &Type::JSON_ARRAY, &Type::TEXT]);
+    assert_eq!(types, [&Type::JSON, &Type::JSON, &Type::JSON_ARRAY, &Type::TEXT, &Type::JSON, &Type::TEXT]);
     let expected = json!({"k": [1, 2]});
     assert_eq!((row.get::<_, Json>(0), row.get::<_, Json>(1)), (expected.clone(), json!([1])));
     assert_eq!((row.get::<_, Vec<Json>>(2), row.get::<_, &str>(3)), (vec![expected.clone()], doc));

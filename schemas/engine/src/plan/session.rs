@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::prelude::{SessionConfig, SessionContext};
 
@@ -16,6 +17,7 @@ use crate::plan::doubles_of_sets::DoublesOfSetsStay;
 use crate::plan::elements::ElementsOfArrays;
 use crate::plan::exponents::ExponentsAreWrittenOut;
 use crate::plan::intervals::IntervalsHaveLengths;
+use crate::plan::json_operators::JsonOperators;
 use crate::plan::ordered_distinct::OrderedDistinctHasNoLimit;
 use types::Result;
 
@@ -38,8 +40,13 @@ type Rule = Arc<dyn AnalyzerRule + Send + Sync>;
 pub fn session_builder() -> SessionStateBuilder {
     let rules = analyzer_rules([]);
     let mut builder = SessionStateBuilder::new_with_default_features().with_config(session_config()).with_analyzer_rules(rules);
-    builder.expr_planners().get_or_insert_default().insert(0, Arc::new(ElementsOfArrays));
+    builder.expr_planners().get_or_insert_default().splice(0..0, planners());
     builder
+}
+
+/// Our planners of expressions.
+fn planners() -> [Arc<dyn ExprPlanner>; 2] {
+    [Arc::new(ElementsOfArrays), Arc::new(JsonOperators)]
 }
 
 /// Returns the base of sessions that run arbitrary queries. It omits the rule that eliminates common subexpressions:

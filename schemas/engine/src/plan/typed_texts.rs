@@ -8,7 +8,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, JoinType, Result};
 use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, LogicalPlan, TableScan};
 
-use crate::functions::{AS_JSON, AS_UUID};
+use crate::functions::{AS_JSON, AS_UUID, JSON_MEMBER};
 use crate::plan::ViewPlan;
 use crate::plan::columns::strip_alias;
 use crate::plan::hidden::strip_casts;
@@ -131,7 +131,7 @@ impl TypedTextColumns {
             Expr::ScalarFunction(call) => match type_of_cast(expr) {
                 TextType::Any if call.args.len() == 2 && with(&call.args[1]) => found.extend(parameter(&call.args[0]).map(uuid)),
                 TextType::Any => {}
-                cast => found.extend(call.args.iter().filter_map(cast_parameter).map(|name| (name, cast))),
+                of_first => found.extend(call.args.first().and_then(cast_parameter).map(|name| (name, of_first))),
             },
             _ => {}
         }
@@ -251,10 +251,11 @@ fn common(mut types: impl Iterator<Item = TextType>) -> TextType {
     if types.all(|of| of == first) { first } else { TextType::Any }
 }
 
+/// Returns the type of the texts that this function returns. Its first argument is such a text too.
 fn type_of_cast(expr: &Expr) -> TextType {
     match expr {
         Expr::ScalarFunction(call) if call.name() == AS_UUID => TextType::Uuid,
-        Expr::ScalarFunction(call) if call.name() == AS_JSON => TextType::Json,
+        Expr::ScalarFunction(call) if matches!(call.func.name(), AS_JSON | JSON_MEMBER) => TextType::Json,
         _ => TextType::Any,
     }
 }

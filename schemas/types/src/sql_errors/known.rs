@@ -7,7 +7,7 @@ use datafusion::{functions, functions_aggregate, functions_nested};
 /// Aggregates and functions that basestream adds to DataFusion's.
 pub(crate) const OWN_AGGREGATES: [&str; 8] =
     ["last_n", "longest_gap", "retention", "sequence_count", "sequence_match", "session_count", "top_k", "window_funnel"];
-pub(crate) const OWN_FUNCTIONS: [&str; 4] = ["as_of", "poisson_sf", "within", "zscore"];
+pub(crate) const OWN_FUNCTIONS: [&str; 6] = ["as_of", "json_extract_path", "json_extract_path_text", "poisson_sf", "within", "zscore"];
 
 /// Functions that other engines have under names of their own, each with what to write here.
 pub(super) const ELSEWHERE: [(&[&str], &str); 24] = [
@@ -33,12 +33,12 @@ pub(super) const ELSEWHERE: [(&[&str], &str); 24] = [
     (&["mod"], "x % y"),
     (&["if", "iif", "multiif"], "CASE WHEN .. THEN .. ELSE .. END"),
     (&["isnull"], "x IS NULL"),
-    (&["json_extract_path_text", "jsonb_extract_path_text", "json_extract_path", "json_extract", "json_extract_scalar"], MEMBER_OF_JSON),
-    (&["json_value", "json_query", "get_json_object", "jsonextract", "jsonextractstring", "jsonextractfloat"], MEMBER_OF_JSON),
+    (&["json_extract", "json_extract_scalar", "json_value", "json_query", "get_json_object"], MEMBER_OF_JSON),
+    (&["jsonextract", "jsonextractstring", "jsonextractfloat"], MEMBER_OF_JSON),
 ];
 
-/// SQL here does not look into JSON: the stream does.
-pub const MEMBER_OF_JSON: &str = "a column of the stream for this member of the JSON: name TEXT OPTIONS (path = '$.a.b')";
+/// What reads a member of a column `payload`.
+pub const MEMBER_OF_JSON: &str = "payload ->> 'a', or a column of the stream: name TEXT OPTIONS (path = '$.a')";
 
 /// Returns what to write for a function that another engine has under this name.
 pub(super) fn known_elsewhere(name: &str) -> Option<&'static str> {

@@ -86,8 +86,8 @@ async fn wrong_sql_is_reported_with_what_was_found_and_what_was_expected() {
         ("SELECT max_by(sku, order_id) FROM items", "there is no function \"max_by\": write first_value(x ORDER BY y DESC NULLS LAST)"),
         ("SELECT countIf(sku = 'a') FROM items", "there is no function \"countif\": write count(*) FILTER (WHERE ..)"),
         (
-            "SELECT sku ->> 'a' FROM items",
-            "not supported: the operator ->>: write a column of the stream for this member of the JSON: name TEXT OPTIONS (path = '$.a.b')",
+            "SELECT json_extract(sku, '$.a') FROM items",
+            "there is no function \"json_extract\": write payload ->> 'a', or a column of the stream: name TEXT OPTIONS (path = '$.a')",
         ),
         ("SELECT make_array(1) && make_array(1)", "not supported: the operator &&: write array_has_any(a, b)"),
         ("SELECT sku ^@ 'a' FROM items", "not supported: the operator ^@: write starts_with(a, b)"),
