@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{MatchedPath, RawPathParams, Request, State};
-use axum::http::{Method, StatusCode};
+use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use definitions::durations::format_duration;
@@ -91,7 +91,7 @@ pub(super) async fn guard(
     let measure = guarding.measures.measure_of(path.as_ref());
     let response = if let Err(unknown_host) = guarding.hosts.check(&request) {
         unknown_host.into_response()
-    } else if is_from_another_site(&request) {
+    } else if guarding.hosts.is_from_another_site(&request) {
         let detail = "the request came from a page of another site: only pages of this server and programs may write";
         HttpProblem::plain(StatusCode::FORBIDDEN, detail).into_response()
     } else {
@@ -126,10 +126,4 @@ async fn answered(path: &str, query_timeout: Duration, answer: impl Future<Outpu
             HttpProblem::plain(StatusCode::SERVICE_UNAVAILABLE, detail).into_response()
         }
     }
-}
-
-/// Browsers say where a request comes from; without this, any page a developer visits could post to localhost.
-fn is_from_another_site(request: &Request) -> bool {
-    let site = request.headers().get("sec-fetch-site").map(|site| site.as_bytes());
-    !matches!(*request.method(), Method::GET | Method::HEAD) && site.is_some_and(|site| site != b"same-origin" && site != b"none")
 }

@@ -651,6 +651,8 @@ async fn a_page_of_another_site_cannot_post() {
     let body = br#"{"query": "SELECT 1 AS one"}"#;
     assert_eq!(client.send("POST", "/v1/sql", "sec-fetch-site: cross-site\r\n", body).await.problem().0, 403);
     assert_eq!(client.send("POST", "/v1/sql", "sec-fetch-site: same-origin\r\n", body).await.status, 200);
+    assert_eq!(client.send("POST", "/v1/sql", "origin: http://evil.example\r\n", body).await.problem().0, 403);
+    assert_eq!(client.send("POST", "/v1/sql", "origin: http://localhost\r\n", body).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
