@@ -39,7 +39,8 @@ pub(super) struct NamedTables {
 }
 
 /// Finds the tables that a query names, by its search path. The error for an unknown table lists the existing ones; the
-/// error for a view that cannot be served now says why. A table that the principal may not read is `Forbidden`.
+/// error for a view that cannot be served now says why. A table that the principal may not read is `Forbidden`, whether
+/// or not it is there.
 pub(super) fn tables_named(
     read_view: &ReadView,
     session: &SessionState,
@@ -63,6 +64,9 @@ pub(super) fn tables_named(
                 INFORMATION_SCHEMA => true,
                 _ => false,
             };
+        if in_catalog && schema == DEFAULT_SCHEMA && !may_read(principal, registry, name) {
+            return Err(not_readable(read_view, principal, &reference));
+        }
         if !known {
             return Err(no_table(read_view, principal, &reference));
         }
@@ -195,6 +199,16 @@ fn no_table(read_view: &ReadView, principal: &Principal, reference: &TableRefere
             if is_empty { error.with("help", APPLY) } else { error }
         }
     }
+}
+
+/// The error for a table that a principal may not read. It is the same for one that is not there, whose name a limited
+/// principal may have mistyped.
+fn not_readable(read_view: &ReadView, principal: &Principal, reference: &TableReference) -> Error {
+    let readable = all_names(read_view, principal);
+    let readable: Vec<&str> = readable.iter().map(String::as_str).collect();
+    let expected = expected(&reference.to_string(), &readable, "expected a role that reads it");
+    let message = format!("\"{}\" may not read the table \"{reference}\": {expected}", principal.name);
+    Error::forbidden(message).with("principal", &principal.name).with("roles", principal.roles())
 }
 
 fn not_in_search_path(name: &str) -> Error {

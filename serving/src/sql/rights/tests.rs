@@ -100,7 +100,24 @@ async fn what_there_is_shows_each_what_it_may_read() {
     // Nor does it say what else there is.
     harness.define(DefinitionKind::Sink, "scored", "CREATE SINK scored WITH (topic = 'scored') AS SELECT id FROM payments").await;
     let error = ask(&harness, &ann, "SELECT * FROM scored").await.unwrap_err().to_string();
-    assert!(error.contains("there is no table \"scored\": ") && !error.contains("sink"), "{error}");
+    assert!(error.contains("may not read the table \"scored\": ") && !error.contains("sink"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_without_its_right_is_refused_in_the_same_way_whether_or_not_it_is_there() {
+    let harness = Harness::filled().await;
+    let writer = Principal::new("ann", vec![Grant { role: Role::Writer, only: None }]);
+    for principal in [reader(&["velocity"], &[]), reader(&[], &["other"]), Arc::new(writer)] {
+        for (there, absent) in [("totals", "nothing"), ("payments", "nothing"), ("public.pairs__batch", "public.nothing__batch")] {
+            let mut refusals = Vec::new();
+            for name in [there, absent] {
+                let error = ask(&harness, &principal, &format!("SELECT * FROM {name}")).await.unwrap_err();
+                refusals.push((error.kind(), error.reason(), error.to_string().replace(name, "it")));
+            }
+            assert_eq!(refusals[0].0, ErrorKind::Forbidden, "{there}");
+            assert_eq!(refusals[0], refusals[1], "{there}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
