@@ -33,7 +33,7 @@ pub struct Keyring(Arc<Inner>);
 
 struct Inner {
     known: RwLock<Arc<Known>>,
-    /// Makes the salts of names that have no token: they look like those that have one, always the same.
+    /// The key for the salts of names while no token is known.
     salt_key: [u8; 32],
     /// Keys that no password has, for those names: their logins take as long as others.
     nobody: LoginKeys,
@@ -44,6 +44,8 @@ struct Inner {
 struct Known {
     by_hash: HashMap<Prefix, Vec<Arc<Token>>>,
     by_name: HashMap<String, Arc<Token>>,
+    /// See [`salt_key`].
+    salt_key: Option<[u8; 32]>,
 }
 
 struct Token {
@@ -105,7 +107,7 @@ impl Keyring {
 
     /// Replaces the known tokens. One that cannot be read is left out: nobody can log in with it.
     pub fn set(&self, records: Vec<TokenRecord>) {
-        let mut known = Known::default();
+        let mut known = Known { salt_key: salt_key(&records), ..Known::default() };
         for record in records.into_iter().filter(|record| record.revoked_at.is_none()) {
             let name = record.name.clone();
             match Token::read(record) {
@@ -132,9 +134,10 @@ impl Keyring {
 
     /// Begins a login of a user of PostgreSQL: the user is the token's name, the password the token.
     pub fn scram(&self, name: &str, now: Micros) -> ScramLogin {
+        let known = self.known();
         // Both are made for every name: how long it takes does not tell which was needed.
-        let made_up = scram::mac(&self.0.salt_key, name.as_bytes())[..scram::SALT_BYTES].to_vec();
-        let token = self.known().by_name.get(name).filter(|token| token.record.is_valid(now)).cloned();
+        let made_up = scram::mac(&known.salt_key.unwrap_or(self.0.salt_key), name.as_bytes())[..scram::SALT_BYTES].to_vec();
+        let token = known.by_name.get(name).filter(|token| token.record.is_valid(now)).cloned();
         let keys = token.as_ref().map_or(&self.0.nobody, |token| &token.scram).clone();
         let salt = if token.is_some() { keys.salt.clone() } else { made_up };
         ScramLogin { salt, iterations: keys.iterations, keys, token }
@@ -186,6 +189,14 @@ impl Token {
         let principal = Arc::new(Principal::of_token(&record));
         Ok(Token { hash, scram: LoginKeys::read(&record.scram)?, record, principal })
     }
+}
+
+/// The key for the salts of names that have no token. They look like those of names that have one: always the same, and
+/// in every process the same, so that two nodes, or one before and after a restart, do not tell them apart. The key is
+/// made from what the catalog alone has, the hash of its first token, and lasts as long as the catalog keeps that.
+fn salt_key(records: &[TokenRecord]) -> Option<[u8; 32]> {
+    let first = records.iter().min_by(|a, b| (a.created_at, &a.name).cmp(&(b.created_at, &b.name)))?;
+    Some(scram::mac(first.hash.as_bytes(), b"salts of names without a token"))
 }
 
 fn prefix(hash: &[u8; 32]) -> Prefix {

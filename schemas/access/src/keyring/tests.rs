@@ -70,6 +70,18 @@ fn a_login_by_scram_needs_the_token_and_does_not_tell_whether_a_name_has_one() {
     assert!(expired.finish(b"message", &proof(&expired, &text)).is_err());
 }
 
+#[test]
+fn two_processes_do_not_tell_names_apart_by_their_salts() {
+    let ((_, mut first), (_, later)) = (token("grafana", None), token("ann", None));
+    let salts = |keyring: &Keyring| ["grafana", "nobody"].map(|name| keyring.scram(name, 0).salt);
+    let of_one = salts(&keyring(&[&first]));
+    assert_eq!(of_one, salts(&keyring(&[&first])));
+    let later = TokenRecord { created_at: 1, ..later };
+    assert_eq!(of_one, salts(&keyring(&[&later, &first])), "another token was made");
+    first.revoked_at = Some(2);
+    assert_eq!(of_one[1], salts(&keyring(&[&later, &first]))[1], "the first token was revoked");
+}
+
 #[tokio::test]
 async fn what_the_catalog_creates_and_revokes_is_known_at_the_next_look() {
     let catalog = Catalog::open("sqlite::memory:").await.unwrap();
