@@ -28,7 +28,7 @@ pub use authenticator::Authenticator;
 pub use jwt::{ISSUER_UNREAD, Issuer, IssuerSettings};
 pub use keyring::{Keyring, ScramLogin};
 pub use listening::may_listen;
-pub use may::{Action, Object, allow, may};
+pub use may::{Action, Object, allow, allow_some_view, may};
 pub use principal::{Grant, GrantScope, Principal};
 pub use scram::{proof_of_client, salted};
 pub use token::{NewToken, TOKEN_PREFIX, hash, new_token};

@@ -55,22 +55,40 @@ pub fn may(principal: &Principal, action: Action, object: Object<'_>) -> bool {
 ///
 /// Errors: `Forbidden`.
 pub fn allow(principal: &Principal, action: Action, object: Object<'_>) -> Result<()> {
-    if may(principal, action, object) {
-        return Ok(());
+    match may(principal, action, object) {
+        true => Ok(()),
+        false => Err(forbidden(principal, format!("may not {action} {object}: expected {}", expected(action, object)))),
     }
-    let message = format!("\"{}\" may not {action} {object}: expected {}", principal.name, expected(action, object));
-    Err(Error::forbidden(message).with("principal", &principal.name).with("roles", principal.roles()))
+}
+
+/// Allows a principal that may read some view, whichever that is.
+///
+/// Errors: `Forbidden`.
+pub fn allow_some_view(principal: &Principal) -> Result<()> {
+    let has_view = |grant: &Grant| grant.only.as_ref().is_none_or(|only| !only.views.is_empty());
+    match principal.grants.iter().any(|grant| has_role(grant.role, Action::Read) && has_view(grant)) {
+        true => Ok(()),
+        false => Err(forbidden(principal, format!("may not read any view: expected the role {}", roles(Action::Read)))),
+    }
+}
+
+fn forbidden(principal: &Principal, what: String) -> Error {
+    let message = format!("\"{}\" {what}", principal.name);
+    Error::forbidden(message).with("principal", &principal.name).with("roles", principal.roles())
 }
 
 fn is_granted(grant: &Grant, action: Action, object: Object<'_>) -> bool {
-    let has_role = match (grant.role, action) {
+    has_role(grant.role, action) && grant.only.as_ref().is_none_or(|only| reaches(only, object))
+}
+
+fn has_role(role: Role, action: Action) -> bool {
+    match (role, action) {
         (Role::Admin, _) => true,
         (Role::Reader | Role::Operator, Action::Read) => true,
         (Role::Writer, Action::Append) => true,
         (Role::Operator, Action::Operate) => true,
         (Role::Reader | Role::Writer | Role::Operator, _) => false,
-    };
-    has_role && grant.only.as_ref().is_none_or(|only| reaches(only, object))
+    }
 }
 
 fn reaches(only: &GrantScope, object: Object<'_>) -> bool {
@@ -81,13 +99,17 @@ fn reaches(only: &GrantScope, object: Object<'_>) -> bool {
     }
 }
 
-fn expected(action: Action, object: Object<'_>) -> String {
-    let roles = match action {
+fn roles(action: Action) -> &'static str {
+    match action {
         Action::Read => "reader, operator or admin",
         Action::Append => "writer or admin",
         Action::Operate => "operator or admin",
         Action::Administer => "admin",
-    };
+    }
+}
+
+fn expected(action: Action, object: Object<'_>) -> String {
+    let roles = roles(action);
     match object {
         Object::View(_) | Object::Stream(_) => format!("the role {roles}, not limited to others"),
         Object::Parameter(_) | Object::System(_) | Object::Process | Object::Installation => {

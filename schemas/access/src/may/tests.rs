@@ -50,6 +50,16 @@ fn one_of_several_grants_is_enough_and_none_grants_nothing() {
 }
 
 #[test]
+fn some_view_is_read_by_who_has_a_grant_that_reads_one() {
+    let reads = |role, only| allow_some_view(&granted(role, only)).is_ok();
+    assert!(reads(Role::Reader, None) && reads(Role::Operator, Some((&["v"], &[]))) && reads(Role::Admin, None));
+    assert!(!reads(Role::Writer, None) && !reads(Role::Writer, Some((&[], &["s"]))) && !reads(Role::Reader, Some((&[], &["s"]))));
+    let error = allow_some_view(&Principal::nobody()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Forbidden);
+    assert_eq!(error.message(), "\"nobody\" may not read any view: expected the role reader, operator or admin");
+}
+
+#[test]
 fn a_refusal_names_who_what_and_what_is_expected() {
     let error = allow(&granted(Role::Reader, None), Action::Append, Object::Stream("payments")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Forbidden);

@@ -358,6 +358,23 @@ async fn decisions_are_for_those_who_may_read_everything() {
     }
 }
 
+/// With a token for every other purpose it could have the workers drop what nodes read of them, again and again.
+#[tokio::test]
+async fn who_may_read_no_view_follows_no_worker_and_makes_none_claim_again() {
+    let (role, created_by) = (Role::Writer, "tests".to_owned());
+    let new = NewToken { name: "shop".to_owned(), role, views: Vec::new(), streams: Vec::new(), created_by, expires_at: None };
+    let (token, record) = new_token(new, 0).unwrap();
+    let keyring = Keyring::new().unwrap();
+    keyring.set(vec![record]);
+    let process = Process::start_with(&worker(), "127.0.0.1:0", None, Some(keyring)).await;
+    let credentials = Credentials { token: Some(token), tls: None };
+    let connection = WorkerConnection::open(&format!("http://{}", process.address), &credentials).await.unwrap();
+    let wanted = LayerRequest { format: FORMAT, views: Vec::new(), seen: vec![(id(), i64::MAX)] };
+    assert_eq!(connection.follow(&wanted).await.err().map(|error| error.kind()), Some(ErrorKind::Forbidden));
+    assert!(process.overtaken.notified().now_or_never().is_none());
+    process.end().await;
+}
+
 #[tokio::test]
 async fn a_node_whose_token_was_revoked_meanwhile_learns_no_decision() {
     let keyring = Keyring::new().unwrap();
