@@ -10,6 +10,8 @@ use arrow::datatypes::DataType;
 use catalog::Catalog;
 use committed::registry::{LiveView, Registry};
 use datafusion::common::ScalarValue;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use engine::fresh::{Fresh, FreshLayer, LayerObserver, ViewVersion};
 use engine::functions::Functions;
@@ -32,7 +34,7 @@ use crate::meta::LookupMeta;
 use crate::query_runtime::{QueryRuntime, RuntimeSettings};
 use crate::read_view::{Loaded, ReadView};
 use crate::scoring::Scorer;
-use crate::sql::{self, Described, Params, QueryResponse, SearchPath, SessionSettings, TableDescription, TableReader};
+use crate::sql::{self, Described, Params, QueryResponse, SearchPath, SessionSettings, TableDescription, TableReader, Turn};
 use crate::status_reporter::StatusReporter;
 use crate::value_errors::OnValueError;
 
@@ -303,6 +305,14 @@ impl Node {
         };
         self.hide_other_streams(response.meta.cut_mut())?;
         Ok(response)
+    }
+
+    /// Runs a plan over tables that are not the node's, such as PostgreSQL's catalog, as a query is run: when it is its
+    /// turn, on threads for queries, and within the limits.
+    ///
+    /// Errors: `Busy` when its turn does not come.
+    pub async fn run_plan(&self, plan: Arc<dyn ExecutionPlan>, context: TaskContext) -> Result<(SendableRecordBatchStream, Turn)> {
+        sql::run(&self.inner.runtime, &self.principal, plan, context).await
     }
 
     /// What a query's columns and parameters are. `given` are the types of `$1`, `$2`, .. that the caller knows.

@@ -280,6 +280,19 @@ async fn begin(
     Ok(QueryResponse { schema, text_types, batches, meta: QueryMeta::new(context, tables), turn, held })
 }
 
+/// Runs a plan over tables that are not the node's, such as PostgreSQL's catalog, as a query of this principal.
+pub(crate) async fn run(
+    runtime: &QueryRuntime,
+    principal: &Arc<Principal>,
+    plan: Arc<dyn ExecutionPlan>,
+    context: TaskContext,
+) -> Result<(SendableRecordBatchStream, Turn)> {
+    let (runtime, schema) = (runtime.for_query(principal), plan.schema());
+    let context = Arc::new(context.with_runtime(runtime.task_context().runtime_env()));
+    let (batches, turn) = running::run_plan(&runtime, principal, plan, context).await?;
+    Ok((Box::pin(RecordBatchStreamAdapter::new(schema, batches)), turn))
+}
+
 fn held_memory(of_query: impl FnOnce() -> QueryRuntime + Send + 'static) -> HeldMemory {
     HeldMemory::new(Box::new(move || MemoryConsumer::new("answer").register(of_query().task_context().memory_pool())))
 }

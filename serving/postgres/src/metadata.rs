@@ -22,17 +22,16 @@ use arrow::datatypes::DataType;
 use datafusion::catalog::information_schema::InformationSchemaProvider;
 use datafusion::common::ScalarValue;
 use datafusion::error::DataFusionError;
-use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SQLOptions;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_pg_catalog::pg_catalog::setup_pg_catalog;
 use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 use engine::plan::{asking_session_builder, session_config};
-use serving::{Described, Node, ReadView, like_pattern, only_queries, parameters};
+use serving::{Described, Node, ReadView, Turn, like_pattern, only_queries, parameters};
 use types::{Error, Reason, Result};
 
 use information::{INFORMATION_SCHEMA, InformationSchema};
@@ -119,20 +118,24 @@ impl Metadata {
         Ok(Described { schema: physical.schema(), text_types: Vec::new(), params, param_text_types: Vec::new() })
     }
 
-    /// The rows of a query, and what it sets while they are made.
+    /// The rows of a query for whom `node` acts, what it sets while they are made, and its place among the running
+    /// queries.
     pub(crate) async fn ask(
         &self,
+        node: &Node,
         sql: &str,
         params: Vec<ScalarValue>,
         read_view: ReadView,
         values: SessionValues,
-    ) -> Result<(SendableRecordBatchStream, AskedSettings)> {
+    ) -> Result<(SendableRecordBatchStream, AskedSettings, Turn)> {
         let types: Vec<Option<DataType>> = params.iter().map(|value| Some(value.data_type())).collect();
         let settings = AskedSettings::default();
         let plan = self.plan(sql, &types, read_view, values, &settings).await?;
         let plan = parameters::bind(plan, serving::Params::Typed(params))?;
-        let physical = self.0.session.state().create_physical_plan(&plan).await?;
-        Ok((execute_stream(physical, self.0.session.task_ctx())?, settings))
+        let state = self.0.session.state();
+        let physical = state.create_physical_plan(&plan).await?;
+        let (batches, turn) = node.run_plan(physical, TaskContext::from(&state)).await?;
+        Ok((batches, settings, turn))
     }
 
     async fn plan(

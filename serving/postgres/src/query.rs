@@ -105,9 +105,9 @@ impl QueryEngine {
                 None => self.node.read_view()?,
             };
             if is_metadata(sql, &for_names) {
-                let (batches, settings) = self.metadata.ask(sql, params, for_names, session.values()).await?;
+                let (batches, settings, turn) = self.metadata.ask(&self.node, sql, params, for_names, session.values()).await?;
                 let schema = with_oids(batches.schema(), &oid_columns(sql));
-                let rows = StatementRows::new(schema, Vec::new(), batches, Turn::default())?;
+                let rows = StatementRows::new(schema, Vec::new(), batches, turn)?;
                 return Ok(StatementRows { asked_settings: Some(settings), ..rows });
             }
         }

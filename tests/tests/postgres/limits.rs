@@ -13,6 +13,9 @@ use tokio::net::TcpStream;
 use crate::server::{Server, error_of, one, texts};
 
 const ENDLESS: &str = "SELECT count(*) FROM range(1, 2000000000) a CROSS JOIN range(1, 2000000000) b WHERE a.value * b.value = 17";
+/// The same of PostgreSQL's catalog.
+const ENDLESS_OF_CATALOG: &str =
+    "SELECT count(*) FROM pg_type a, pg_type b, pg_type c, pg_type d WHERE a.typname || b.typname <> c.typname || d.typname";
 const BRIEF: Duration = Duration::from_millis(100);
 /// Long enough for a place to become free, on a busy machine, after the query in it has ended.
 const TURN: Duration = Duration::from_secs(2);
@@ -30,22 +33,25 @@ async fn server(limits: ServingLimits) -> Server {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_whose_turn_does_not_come_is_refused_and_a_lookup_is_answered() {
     let server = server(ServingLimits { concurrent_queries: 1, queue_wait: TURN, ..ServingLimits::default() }).await;
-    let (busy, other) = (server.connect().await, server.connect().await);
-    let cancel = busy.cancel_token();
-    let running = tokio::spawn(async move { busy.simple_query(ENDLESS).await });
-    let mut refused = None;
-    // It is answered while the other one is not under way yet.
-    until("the query to be refused", async || {
-        refused = other.simple_query("SELECT * FROM per_device").await.err();
-        refused.is_some()
-    })
-    .await;
-    let error = error_of(&refused.unwrap());
-    assert_eq!(error.0, "53000", "{}", error.1);
-    assert_eq!(one(&other, "SELECT n FROM per_device WHERE device = 'a'").await, "1");
-    cancel.cancel_query(tokio_postgres::NoTls).await.unwrap();
-    assert_eq!(error_of(&running.await.unwrap().unwrap_err()).0, "57014");
-    assert_eq!(one(&other, "SELECT count(*) FROM per_device").await, "1");
+    let other = server.connect().await;
+    for endless in [ENDLESS, ENDLESS_OF_CATALOG] {
+        let busy = server.connect().await;
+        let cancel = busy.cancel_token();
+        let running = tokio::spawn(async move { busy.simple_query(endless).await });
+        let mut refused = None;
+        // It is answered while the other one is not under way yet.
+        until("the query to be refused", async || {
+            refused = other.simple_query("SELECT * FROM per_device").await.err();
+            refused.is_some()
+        })
+        .await;
+        let error = error_of(&refused.unwrap());
+        assert_eq!(error.0, "53000", "{}", error.1);
+        assert_eq!(one(&other, "SELECT n FROM per_device WHERE device = 'a'").await, "1");
+        cancel.cancel_query(tokio_postgres::NoTls).await.unwrap();
+        assert_eq!(error_of(&running.await.unwrap().unwrap_err()).0, "57014");
+        assert_eq!(one(&other, "SELECT count(*) FROM per_device").await, "1");
+    }
     server.stop().await;
 }
 
