@@ -107,6 +107,11 @@ impl Node {
         Node { inner: self.inner.clone(), principal }
     }
 
+    /// Whose rights this handle has.
+    pub fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
     /// Follows the catalog, copies what is served and not copied yet, and keeps its files from being collected, until
     /// `stop`.
     pub async fn run(&self, stop: CancellationToken) {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use access::{Action, Object, Principal, may};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::common::ScalarValue;
@@ -80,7 +81,7 @@ impl QueryEngine {
         (session, search_path): (&ClientSession, SearchPath),
     ) -> Result<Description, SqlProblem> {
         let of_client = given.iter().map(|oid| crate::params::data_type(*oid)).collect::<Result<Vec<_>, _>>()?;
-        let (described, oids, oid_columns) = match is_metadata(sql, &read_view) {
+        let (described, oids, oid_columns) = match is_metadata(sql, &read_view, self.node.principal()) {
             true => {
                 let described = self.metadata.describe(sql, &of_client, read_view, session.values()).await?;
                 (described, oid_params(sql), oid_columns(sql))
@@ -104,7 +105,7 @@ impl QueryEngine {
                 Some(read_view) => read_view.clone(),
                 None => self.node.read_view()?,
             };
-            if is_metadata(sql, &for_names) {
+            if is_metadata(sql, &for_names, self.node.principal()) {
                 let (batches, settings, turn) = self.metadata.ask(&self.node, sql, params, for_names, session.values()).await?;
                 let schema = with_oids(batches.schema(), &oid_columns(sql));
                 let rows = StatementRows::new(schema, Vec::new(), batches, turn)?;
@@ -221,14 +222,16 @@ const TYPE_OF_VALUE: &str = "pg_typeof";
 /// Types of what the catalog has, whose values are its OIDs.
 const TYPES: [&str; 5] = ["oid", "regclass", "regtype", "regproc", "regnamespace"];
 
-/// Whether a statement names what PostgreSQL's catalog has: no table of ours, and no column of one that it names.
-pub(crate) fn is_metadata(sql: &str, read_view: &ReadView) -> bool {
+/// Whether a statement names what PostgreSQL's catalog has: no table of ours, and no column of one that it names. A
+/// table that the principal may not read is as one that is not there.
+pub(crate) fn is_metadata(sql: &str, read_view: &ReadView, principal: &Principal) -> bool {
     let registry = &read_view.loaded.registry;
-    let is_ours = |name: &str| registry.served(name).is_some() || registry.streams.contains_key(name);
+    let view = |name: &str| registry.served(name).filter(|_| may(principal, Action::Read, Object::View(name)));
+    let stream = |name: &str| registry.streams.get(name).filter(|_| may(principal, Action::Read, Object::Stream(name)));
+    let is_ours = |name: &str| view(name).is_some() || stream(name).is_some();
     let has_column = |table: &str, name: &str| {
-        let of_view = || registry.served(table).is_some_and(|view| view.plan.columns.iter().any(|column| column.field.name() == name));
-        let of_stream =
-            || registry.streams.get(table).is_some_and(|stream| stream.definition.columns.iter().any(|column| column.name == name));
+        let of_view = || view(table).is_some_and(|view| view.plan.columns.iter().any(|column| column.field.name() == name));
+        let of_stream = || stream(table).is_some_and(|stream| stream.definition.columns.iter().any(|column| column.name == name));
         of_view() || of_stream()
     };
     names_the_catalog(sql, is_ours, has_column)

@@ -68,8 +68,14 @@ async fn a_token_reads_what_it_was_granted_and_nothing_else() {
         "SELECT (SELECT count(*) FROM events) FROM per_device",
         "COPY events TO STDOUT",
         "SELECT * FROM system.views",
+        "SELECT * FROM nothing",
+        "COPY nothing TO STDOUT",
     ] {
         assert_eq!(state(&client, sql).await, "42501", "{sql}");
+    }
+    // Which of the two answers says nothing of what is there either.
+    for table in ["events", "nothing"] {
+        assert_eq!(state(&client, &format!("SELECT pg_id FROM {table}")).await, "42P01", "{table}");
     }
     assert_eq!(
         client.prepare("SELECT * FROM events WHERE id = $1").await.map(|_| ()).map_err(|error| error_of(&error).0),
