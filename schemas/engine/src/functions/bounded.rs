@@ -1,7 +1,8 @@
-//! Bounds the DataFusion functions whose result is as large as a number argument says. They allocate their result at
-//! once, so that a large number would abort the process instead of the query.
+//! Bounds the DataFusion functions whose result is as large as a number argument says, or as the product of two texts.
+//! They allocate their result at once, so that a large number would abort the process instead of the query.
 //!
-//! Functions whose result is bounded by their input (`replace`, `concat`, ..) are left as DataFusion defines them.
+//! Functions whose result is at most a few times as large as their input (`concat`, `encode`, ..) are left as
+//! DataFusion defines them.
 
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
@@ -16,10 +17,17 @@ use datafusion::{functions, functions_nested};
 use super::wrapped::{FunctionCall, Wrapped};
 use types::Error;
 
-/// The most bytes that one value may take. It leaves room for what multiplies the value (a join, `unnest`, `replace`).
+/// The most bytes that one value may take whose size is a number. It leaves room for what multiplies the value (a join,
+/// `unnest`).
 const MAX_VALUE_BYTES: u64 = 64 << 10;
 /// The most bytes that all rows of a batch may take, as they are computed together.
 const MAX_BATCH_BYTES: u64 = 64 << 20;
+/// The same for what texts grow by. A text that is escaped grows with its own length, which an event bounds.
+const MAX_GROWN_VALUE_BYTES: u64 = 64 << 20;
+const MAX_GROWN_BATCH_BYTES: u64 = 256 << 20;
+/// The same where it is not known how often a pattern is found, so that most texts grow by far less.
+const MAX_MATCHED_VALUE_BYTES: u64 = 256 << 20;
+const MAX_MATCHED_BATCH_BYTES: u64 = 1 << 30;
 /// The length of a padded text is given in characters of up to this many bytes.
 const BYTES_OF_A_CHARACTER: u64 = 4;
 /// An item of a list takes at least this many bytes while the list is built.
@@ -42,23 +50,9 @@ impl FunctionCall for Growth {
             arguments.number_rows = 1;
         }
         let columns = arguments.args.iter().map(|argument| argument.to_array(1)).collect::<Result<Vec<_>>>()?;
-        check(inner.name(), &self.sizes(&columns, 0..arguments.number_rows)?)?;
+        self.check_sizes(inner.name(), &self.sizes(&columns, 0..arguments.number_rows)?)?;
         inner.invoke_with_args(arguments)
     }
-}
-
-fn check(name: &str, sizes: &[u64]) -> Result<()> {
-    let largest = sizes.iter().copied().max().unwrap_or(0);
-    if largest > MAX_VALUE_BYTES {
-        return Err(Error::input(format!("{name} makes a value of {largest} bytes: expected at most {MAX_VALUE_BYTES}")).into());
-    }
-    let together = sizes.iter().copied().fold(0, u64::saturating_add);
-    if together > MAX_BATCH_BYTES {
-        let rows = sizes.len();
-        let message = format!("{name} makes {together} bytes for {rows} rows at once: expected at most {MAX_BATCH_BYTES}");
-        return Err(Error::input(message).into());
-    }
-    Ok(())
 }
 
 /// What the result's size depends on.
@@ -74,6 +68,12 @@ enum Growth {
     Resized,
     /// The numbers or times between two bounds.
     Series,
+    /// A text, with another one in each place of a third.
+    Replaced,
+    /// The same in each place of a pattern.
+    Matched,
+    /// The items of a list as one text, with another one between them.
+    Joined,
 }
 
 impl Growth {
@@ -84,8 +84,35 @@ impl Growth {
             "array_repeat" => Some(Self::Filled),
             "array_resize" => Some(Self::Resized),
             "range" | "generate_series" => Some(Self::Series),
+            "replace" => Some(Self::Replaced),
+            "regexp_replace" => Some(Self::Matched),
+            "array_to_string" => Some(Self::Joined),
             _ => None,
         }
+    }
+
+    /// The most bytes of a value and of a batch.
+    fn most(self) -> (u64, u64) {
+        match self {
+            Self::Repeated | Self::Padded | Self::Filled | Self::Resized | Self::Series => (MAX_VALUE_BYTES, MAX_BATCH_BYTES),
+            Self::Replaced | Self::Joined => (MAX_GROWN_VALUE_BYTES, MAX_GROWN_BATCH_BYTES),
+            Self::Matched => (MAX_MATCHED_VALUE_BYTES, MAX_MATCHED_BATCH_BYTES),
+        }
+    }
+
+    fn check_sizes(self, name: &str, sizes: &[u64]) -> Result<()> {
+        let (most, most_together) = self.most();
+        let largest = sizes.iter().copied().max().unwrap_or(0);
+        if largest > most {
+            return Err(Error::input(format!("{name} makes a value of {largest} bytes: expected at most {most}")).into());
+        }
+        let together = sizes.iter().copied().fold(0, u64::saturating_add);
+        if together > most_together {
+            let rows = sizes.len();
+            let message = format!("{name} makes {together} bytes for {rows} rows at once: expected at most {most_together}");
+            return Err(Error::input(message).into());
+        }
+        Ok(())
     }
 
     /// Returns an upper bound of each row's result in bytes. Empty for arguments that the function itself refuses.
@@ -115,8 +142,56 @@ impl Growth {
                 DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => series_of_times(columns, rows),
                 _ => Ok(Vec::new()),
             },
+            (Self::Replaced, [text, from, to]) => {
+                let columns = [texts(text), texts(from), texts(to)];
+                let of_row = |row: usize| columns.each_ref().map(|texts| texts[at(texts.len(), row)].unwrap_or_default());
+                Ok(rows.map(|row| added_by_replacing(of_row(row))).collect())
+            }
+            (Self::Matched, [text, _, to, flags @ ..]) => {
+                let (lengths, to, flags) = (text_bytes(text), texts(to), flags.first().map(texts));
+                let size = |row: usize| {
+                    let flags = flags.as_ref().and_then(|flags| flags[at(flags.len(), row)]).unwrap_or_default();
+                    added_by_matching(lengths[at(lengths.len(), row)], to[at(to.len(), row)].unwrap_or_default(), flags)
+                };
+                Ok(rows.map(size).collect())
+            }
+            (Self::Joined, [list, between, null @ ..]) => {
+                let (between, null) = (text_bytes(between), null.first().map_or_else(|| vec![0], text_bytes));
+                let size = |row: usize| {
+                    let added = between[at(between.len(), row)].saturating_add(null[at(null.len(), row)]);
+                    items_in(&list.slice(at(list.len(), row), 1)).saturating_mul(added)
+                };
+                Ok(rows.map(size).collect())
+            }
             _ => Ok(Vec::new()),
         }
+    }
+}
+
+/// Returns the bytes by which a text grows. Nothing is in the place of an empty text.
+fn added_by_replacing([text, from, to]: [&str; 3]) -> u64 {
+    let longer = to.len().saturating_sub(from.len()) as u64;
+    match longer == 0 || from.is_empty() {
+        true => 0,
+        false => longer.saturating_mul(text.matches(from).count() as u64),
+    }
+}
+
+/// Returns the most bytes by which a text may grow: a pattern may be found before each byte and at the end, and what is
+/// found is put in for `\1` or `${1}`.
+fn added_by_matching(text_bytes: u64, to: &str, flags: &str) -> u64 {
+    let places = if flags.contains('g') { text_bytes.saturating_add(1) } else { 1 };
+    let found_again = to.bytes().filter(|byte| matches!(byte, b'\\' | b'$')).count() as u64;
+    places.saturating_mul(to.len() as u64).saturating_add(found_again.saturating_mul(text_bytes))
+}
+
+/// Returns how many items lists have, counting those of lists in them instead of these.
+fn items_in(lists: &ArrayRef) -> u64 {
+    match lists.data_type() {
+        DataType::List(_) => lists.as_list::<i32>().iter().flatten().map(|list| items_in(&list)).sum(),
+        DataType::LargeList(_) => lists.as_list::<i64>().iter().flatten().map(|list| items_in(&list)).sum(),
+        DataType::FixedSizeList(..) => items_in(lists.as_fixed_size_list().values()),
+        _ => lists.len() as u64,
     }
 }
 
@@ -236,13 +311,17 @@ fn at(len: usize, row: usize) -> usize {
 }
 
 /// Returns the bytes of each text.
-fn text_bytes(texts: &ArrayRef) -> Vec<u64> {
-    let bytes = |text: Option<&str>| text.map_or(0, |text| text.len() as u64);
-    match texts.data_type() {
-        DataType::Utf8 => texts.as_string::<i32>().iter().map(bytes).collect(),
-        DataType::LargeUtf8 => texts.as_string::<i64>().iter().map(bytes).collect(),
-        DataType::Utf8View => texts.as_string_view().iter().map(bytes).collect(),
-        _ => vec![0; texts.len()],
+fn text_bytes(column: &ArrayRef) -> Vec<u64> {
+    texts(column).into_iter().map(|text| text.map_or(0, |text| text.len() as u64)).collect()
+}
+
+/// Returns each text; none of a column of another type.
+fn texts(column: &ArrayRef) -> Vec<Option<&str>> {
+    match column.data_type() {
+        DataType::Utf8 => column.as_string::<i32>().iter().collect(),
+        DataType::LargeUtf8 => column.as_string::<i64>().iter().collect(),
+        DataType::Utf8View => column.as_string_view().iter().collect(),
+        _ => vec![None; column.len()],
     }
 }
 

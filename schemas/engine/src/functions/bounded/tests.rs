@@ -12,13 +12,14 @@ async fn answer(session: &SessionContext, sql: &str) -> Result<String> {
 }
 
 #[test]
-fn each_function_that_a_number_makes_large_is_bounded_under_all_its_names() {
+fn each_function_whose_argument_makes_it_large_is_bounded_under_all_its_names() {
     let session = planning_session(&Functions::standard()).unwrap();
-    let names = ["repeat", "lpad", "rpad", "range", "generate_series", "array_repeat", "list_repeat", "array_resize", "list_resize"];
-    for name in names {
+    let by_number = ["repeat", "lpad", "rpad", "range", "generate_series", "array_repeat", "list_repeat", "array_resize", "list_resize"];
+    let by_text = ["replace", "regexp_replace", "array_to_string", "list_to_string", "array_join", "list_join"];
+    for name in by_number.into_iter().chain(by_text) {
         assert!(session.udf(name).unwrap().inner().is::<Wrapped<Growth>>(), "{name}");
     }
-    assert!(!session.udf("replace").unwrap().inner().is::<Wrapped<Growth>>());
+    assert!(!session.udf("upper").unwrap().inner().is::<Wrapped<Growth>>());
 }
 
 #[tokio::test]
@@ -44,6 +45,13 @@ async fn a_value_past_the_bound_is_refused_and_never_made() {
         ("array_resize", "array_resize([1], 400000000, 0)"),
         ("array_resize", "list_resize([CAST(value AS TEXT)], 1000000)"),
         ("array_resize", "array_resize(['a'], 1000, repeat('x', 1000))"),
+        // Hundreds of megabytes each, and gigabytes.
+        ("replace", "replace(repeat('a', 60000), 'a', repeat('b', 60000))"),
+        ("replace", "replace(repeat('a', 60000), left('ab', CAST(value AS INT)), repeat('b', 60000))"),
+        ("regexp_replace", "regexp_replace(repeat('a', 60000), 'a', repeat('b', 60000), 'g')"),
+        ("regexp_replace", "regexp_replace(repeat('a', 60000), '(.*)', repeat('\\1', 30000))"),
+        ("array_to_string", "array_to_string(range(8000), repeat('x', 60000))"),
+        ("array_to_string", "array_join(array_repeat(range(90), 90), ',', repeat('x', 60000))"),
     ];
     for (name, call) in calls {
         let sql = format!("SELECT {call} FROM generate_series(1, 3)");
@@ -111,6 +119,13 @@ async fn within_the_bound_the_answers_are_those_of_datafusion() {
         "array_resize([1, 2, 3], 5, value)",
         "list_resize(['a'], 3, 'b')",
         "array_resize(CASE WHEN value = 2 THEN NULL ELSE [value] END, 2)",
+        "replace(repeat('ab', value), 'a', 'xyz')",
+        "replace('abc', '', repeat('x', value))",
+        "replace(nullif(CAST(value AS TEXT), '2'), '1', 'one')",
+        "regexp_replace(repeat('ab', value), '(a)', '\\1\\1', 'g')",
+        "regexp_replace('aaa', 'a', 'b')",
+        "array_to_string(range(value), ', ')",
+        "array_to_string([1, NULL, value], '-', 'none')",
     ];
     for call in calls {
         let sql = format!("SELECT value, {call} AS answer FROM generate_series(1, 4) ORDER BY value");
