@@ -68,6 +68,7 @@ mod similar_to;
 mod source;
 mod statement;
 mod states;
+mod subquery_names;
 mod system;
 mod table;
 mod tables;

@@ -26,7 +26,7 @@ use super::search_path::SearchPath;
 use super::statement::ParsedQuery;
 use super::{
     QueryText, SessionSettings, TableReader, cast_names, casts, column_names, fetch_clause, function_names, params, rights, series,
-    statement, tables, unnested_columns, using_columns, wildcards,
+    statement, subquery_names, tables, unnested_columns, using_columns, wildcards,
 };
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
@@ -168,6 +168,7 @@ fn rewritten(mut statement: Statement, streams: &BTreeMap<Arc<str>, LiveStream>,
     series::read_steps(&mut statement);
     casts::rewrite(&mut statement)?;
     fetch_clause::as_limit(&mut statement);
+    subquery_names::rewrite(&mut statement);
     if settings.time_zone.is_some() {
         casts::tell_utc_apart(&mut statement)?;
     }

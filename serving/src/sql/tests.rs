@@ -590,6 +590,21 @@ async fn a_view_with_the_name_of_a_table_function_decides_where_its_query_stands
     assert_eq!(lines(&harness, "SELECT count(*) AS n FROM range(1, 10)").await, [r#"{"n":9}"#]);
 }
 
+/// DataFusion would leave all but one of them out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subquery_without_a_name_is_computed_also_if_it_is_written_as_the_one_in_it() {
+    let harness = Harness::filled().await;
+    for (sql, expected) in [
+        ("SELECT n + 1 AS n FROM (SELECT n + 1 AS n FROM (SELECT 1 AS n))", r#"{"n":3}"#),
+        ("SELECT -n AS n FROM (SELECT -n AS n FROM (SELECT value AS n FROM range(5, 6)))", r#"{"n":5}"#),
+        ("SELECT n * 2 AS n FROM (SELECT n FROM (SELECT n * 2 AS n FROM (SELECT 1 AS n)) WHERE n > 0)", r#"{"n":4}"#),
+        ("SELECT n * n AS n FROM (SELECT n * n AS n FROM (SELECT n * n AS n FROM (SELECT 2 AS n)))", r#"{"n":256}"#),
+        ("WITH a AS (SELECT substr(s, 2) AS s FROM (SELECT substr(s, 2) AS s FROM (SELECT 'abc' AS s))) SELECT s FROM a", r#"{"s":"c"}"#),
+    ] {
+        assert_eq!(lines(&harness, sql).await, [expected], "{sql}");
+    }
+}
+
 /// Each ended the process, or held gigabytes, by one small request: as a constant while it was planned, or from a
 /// view's own values.
 #[tokio::test(flavor = "multi_thread")]
