@@ -38,6 +38,7 @@ mod casts;
 mod columns;
 mod computable;
 mod covers;
+mod decimal_texts;
 mod decimals;
 mod distinct_sums;
 mod doubles;

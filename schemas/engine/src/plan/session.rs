@@ -10,6 +10,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::functions::Functions;
 use crate::plan::casts::CastsOfPostgresql;
+use crate::plan::decimal_texts::TextsKeepTheirPlaces;
 use crate::plan::decimals::QuotientsKeepDigits;
 use crate::plan::distinct_sums::SumsKeepTheirTypes;
 use crate::plan::doubles::DoublesStay;
@@ -59,10 +60,10 @@ pub fn asking_session_builder() -> SessionStateBuilder {
     session_builder().with_optimizer_rules(rules).with_physical_optimizer_rule(Arc::new(OrderedDistinctHasNoLimit))
 }
 
-/// Returns the base of the sessions that answer queries, in which a UNION may have doubles and decimals in one column.
-/// Definitions refuse it.
+/// Returns the base of the sessions that answer queries. There a UNION may have doubles and decimals in one column, which
+/// definitions refuse, and a text beside a decimal keeps its digits, on which states of definitions may depend.
 pub fn query_session_builder() -> SessionStateBuilder {
-    asking_session_builder().with_analyzer_rules(analyzer_rules([Arc::new(DoublesOfSetsStay)]))
+    asking_session_builder().with_analyzer_rules(analyzer_rules([Arc::new(DoublesOfSetsStay), Arc::new(TextsKeepTheirPlaces)]))
 }
 
 /// Our rules, those of queries among them, then DataFusion's. Casts come last: they depend on the types of what is cast.
