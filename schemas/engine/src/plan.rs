@@ -54,6 +54,7 @@ pub mod links;
 mod lower;
 mod named_zones;
 mod need;
+mod number_arrays;
 mod ordered_distinct;
 mod overflow;
 mod positions;

@@ -19,6 +19,7 @@ use crate::plan::elements::ElementsOfArrays;
 use crate::plan::exponents::ExponentsAreWrittenOut;
 use crate::plan::intervals::IntervalsHaveLengths;
 use crate::plan::json_operators::JsonOperators;
+use crate::plan::number_arrays::NumbersOfArraysAreCompared;
 use crate::plan::ordered_distinct::OrderedDistinctHasNoLimit;
 use types::Result;
 
@@ -63,7 +64,8 @@ pub fn asking_session_builder() -> SessionStateBuilder {
 /// Returns the base of the sessions that answer queries. There a UNION may have doubles and decimals in one column, which
 /// definitions refuse, and a text beside a decimal keeps its digits, on which states of definitions may depend.
 pub fn query_session_builder() -> SessionStateBuilder {
-    asking_session_builder().with_analyzer_rules(analyzer_rules([Arc::new(DoublesOfSetsStay), Arc::new(TextsKeepTheirPlaces)]))
+    let of_queries: [Rule; 3] = [Arc::new(DoublesOfSetsStay), Arc::new(TextsKeepTheirPlaces), Arc::new(NumbersOfArraysAreCompared)];
+    asking_session_builder().with_analyzer_rules(analyzer_rules(of_queries))
 }
 
 /// Our rules, those of queries among them, then DataFusion's. Casts come last: they depend on the types of what is cast.
