@@ -71,7 +71,7 @@ fn value_beside(literal: &Expr, other: &Expr, schema: &DFSchema) -> types::Resul
 }
 
 /// Parses a BOOLEAN as PostgreSQL does: `true`, `yes`, `on`, `1` or the beginning of one of them, or their opposites.
-fn truth(text: &str) -> types::Result<bool> {
+pub(super) fn truth(text: &str) -> types::Result<bool> {
     let word = text.trim().to_lowercase();
     let begins = |whole: &str, fewest: usize| word.len() >= fewest && whole.starts_with(&word);
     if begins("true", 1) || begins("yes", 1) || begins("on", 2) || word == "1" {

@@ -23,6 +23,7 @@ use types::{Error, Reason, Result};
 
 use super::Params;
 use super::array_text::array_value;
+use super::operand_types::truth;
 
 /// The function that `= ANY (..)` becomes.
 const ARRAY_HAS: &str = "array_has";
@@ -353,28 +354,29 @@ pub fn bind(plan: LogicalPlan, params: Params) -> Result<LogicalPlan> {
             return Err(Error::input(message).with_reason(Reason::UnknownParameter));
         }
     }
-    let values = with_arrays(&plan, values?)?;
+    let values = with_texts_read(&plan, values?)?;
     refuse_other_kinds(&plan, &values)?;
     Ok(plan.with_param_values(values)?)
 }
 
-/// Reads the texts that are sent for arrays, such as `{a,b}`. A cast would turn each into an array with one item.
-fn with_arrays(plan: &LogicalPlan, values: Vec<ScalarValue>) -> Result<Vec<ScalarValue>> {
+/// Reads the texts that are sent for arrays, such as `{a,b}`, and for truth values. A cast would turn each of the former
+/// into an array with one item, and a text is not compared with a BOOLEAN.
+fn with_texts_read(plan: &LogicalPlan, values: Vec<ScalarValue>) -> Result<Vec<ScalarValue>> {
     if !values.iter().any(|value| value.data_type().is_string()) {
         return Ok(values);
     }
     let types = types(plan, &vec![None; values.len()])?;
-    let array = |(index, value): (usize, ScalarValue)| {
-        let item_type = match types.get(index) {
-            Some(DataType::List(item)) if value.data_type().is_string() => item.data_type(),
-            _ => return Ok(value),
-        };
-        match value.try_as_str().flatten() {
-            Some(text) => array_value(text, item_type),
-            None => Ok(ScalarValue::try_new_null(&types[index])?),
+    let read = |(index, value): (usize, ScalarValue)| {
+        let Some(data_type) = types.get(index).filter(|_| value.data_type().is_string()) else { return Ok(value) };
+        let text = value.try_as_str().flatten();
+        match (data_type, text) {
+            (DataType::List(item), Some(text)) => array_value(text, item.data_type()),
+            (DataType::Boolean, Some(text)) => Ok(ScalarValue::Boolean(Some(truth(text)?))),
+            (DataType::List(_) | DataType::Boolean, None) => Ok(ScalarValue::try_new_null(data_type)?),
+            _ => Ok(value),
         }
     };
-    values.into_iter().enumerate().map(array).collect()
+    values.into_iter().enumerate().map(read).collect()
 }
 
 /// Refuses a number for a parameter that is compared with a column of texts, and the like. Otherwise each text would be

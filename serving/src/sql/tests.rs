@@ -189,6 +189,13 @@ async fn parameters_are_bound_as_literals_are() {
     assert_eq!(one(sql, vec![json!("a"), json!(1)]).await.unwrap(), [r#"{"device":"a"}"#]);
     let sql = "SELECT id FROM payments WHERE ts < $1 ORDER BY id";
     assert_eq!(one(sql, vec![json!("2026-03-01T10:00:00Z")]).await.unwrap(), [r#"{"id":"4"}"#]);
+    let sql = "SELECT id FROM payments WHERE (amount > 0) = $1 AND id = '4'";
+    for truth in [json!(true), json!("true"), json!("yes")] {
+        assert_eq!(one(sql, vec![truth]).await.unwrap(), [r#"{"id":"4"}"#]);
+    }
+    assert!(one(sql, vec![json!("f")]).await.unwrap().is_empty());
+    let neither = one(sql, vec![json!("maybe")]).await.unwrap_err();
+    assert_eq!(neither.message(), "found 'maybe' beside a BOOLEAN, expected 'true' or 'false'");
     let missing = one("SELECT device FROM velocity WHERE device = $2", vec![json!("a")]).await.unwrap_err();
     assert!(missing.message().contains("names the parameter $2, and 1 values are given"), "{missing}");
     for sql in ["SELECT device FROM velocity WHERE device = $1", "SELECT id FROM payments p WHERE $1 < p.device"] {
