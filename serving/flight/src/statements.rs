@@ -3,6 +3,7 @@
 use std::future::Future;
 
 use arrow::array::RecordBatch;
+use datafusion::common::ScalarValue;
 use definitions::durations::format_duration;
 use futures::StreamExt;
 use serving::{Described, Node, QueryResponse, SearchPath, SessionSettings, invalid_as_of, out_of_time, parse_as_of};
@@ -41,11 +42,28 @@ pub(crate) async fn begin(node: &Node, query: &AskedQuery) -> Result<Begun> {
     let params = parameters::values(&query.params)?;
     let settings = SessionSettings { as_of: query.as_of, ..SessionSettings::default() };
     in_time(node, async {
+        let params = with_types(node, query, params).await?;
         let mut response = node.query_typed(None, &query.sql, params, settings).await?;
         let first = response.batches.next().await.transpose()?;
         Ok(Begun { response, first })
     })
     .await
+}
+
+/// Gives a NULL without a type the type with which the query is described: the answer has the columns that the
+/// description says.
+async fn with_types(node: &Node, query: &AskedQuery, mut params: Vec<ScalarValue>) -> Result<Vec<ScalarValue>> {
+    if !params.contains(&ScalarValue::Null) {
+        return Ok(params);
+    }
+    let given = parameters::types(&params);
+    let described = node.describe(node.read_view()?, &query.sql, &given, SearchPath::default()).await?;
+    for (param, data_type) in params.iter_mut().zip(&described.params) {
+        if *param == ScalarValue::Null {
+            *param = ScalarValue::try_new_null(data_type)?;
+        }
+    }
+    Ok(params)
 }
 
 async fn in_time<T>(node: &Node, work: impl Future<Output = Result<T>>) -> Result<T> {

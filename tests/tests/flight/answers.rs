@@ -131,6 +131,27 @@ async fn an_answer_has_the_schema_that_its_description_says_whatever_the_type_of
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_null_without_a_type_has_the_type_that_the_description_says() {
+    let server = Server::filled().await;
+    let mut client = server.connect().await;
+    for (sql, expected) in [
+        ("SELECT $1 AS x", DataType::Utf8),
+        ("SELECT coalesce($1, n) AS x FROM per_device WHERE device = 'a'", DataType::Int64),
+        ("SELECT $1::date AS x", DataType::Date32),
+    ] {
+        let mut statement = client.prepare(sql.to_owned(), None).await.unwrap();
+        statement.set_parameters(row(vec![Arc::new(arrow::array::NullArray::new(1))])).unwrap();
+        let info = statement.execute().await.unwrap();
+        let described = info.clone().try_decode_schema().unwrap();
+        let answer = fetch(&mut client, info).await.unwrap().try_collect::<Vec<_>>().await.unwrap();
+        assert_eq!(described.fields(), answer[0].schema().fields(), "{sql}");
+        assert_eq!(*described.field(0).data_type(), expected, "{sql}");
+        statement.close().await.unwrap();
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn several_rows_of_parameters_and_missing_ones_are_refused() {
     let server = Server::filled().await;
     let mut client = server.connect().await;
