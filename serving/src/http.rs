@@ -72,6 +72,7 @@ mod rows;
 mod sinks;
 mod stalled;
 mod status;
+mod unread;
 mod views;
 
 use alerts::Subscriptions;

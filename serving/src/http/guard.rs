@@ -18,6 +18,7 @@ use metrics::{Counter, Histogram};
 use super::hosts::Hosts;
 use super::problem::HttpProblem;
 use super::rights::{Protection, authorize};
+use super::unread::watched;
 use super::{CURSOR_PATH, SQL_PATH};
 use crate::sql::out_of_time;
 
@@ -88,6 +89,7 @@ pub(super) async fn guard(
     next: Next,
 ) -> Response {
     let begun = Instant::now();
+    let (request, body_read) = watched(request);
     let measure = guarding.measures.measure_of(path.as_ref());
     let response = if let Err(unknown_host) = guarding.hosts.check(&request) {
         unknown_host.into_response()
@@ -102,7 +104,7 @@ pub(super) async fn guard(
         answered(measure.path, guarding.query_timeout, answer).await
     };
     measure.record(response.status(), begun.elapsed());
-    response
+    body_read.answered(response)
 }
 
 async fn answered(path: &str, query_timeout: Duration, answer: impl Future<Output = Response>) -> Response {
