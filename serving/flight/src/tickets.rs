@@ -66,6 +66,10 @@ impl AskedQuery {
 pub(crate) fn command(bytes: &[u8]) -> Result<Command> {
     let wrong = || Error::input("the request is not understood: expected a command of Flight SQL");
     let any = Any::decode(bytes).map_err(|error| wrong().caused_by(error))?;
+    // As of a descriptor that has a path.
+    if any.type_url.is_empty() {
+        return Err(wrong());
+    }
     Command::try_from(any).map_err(|error| wrong().caused_by(error))
 }
 
@@ -97,7 +101,10 @@ mod tests {
         for bytes in [&b""[..], b"\xff\xff\xff", b"not a ticket"] {
             assert!(AskedQuery::read(bytes).is_err(), "{bytes:?}");
         }
-        assert!(command(b"\xff\xff").is_err());
+        for bytes in [&b""[..], b"\xff\xff"] {
+            let error = command(bytes).unwrap_err();
+            assert!(error.message().starts_with("the request is not understood: expected a command of Flight SQL"), "{error}");
+        }
         let long = AskedQuery::new("x".repeat(MAX_BYTES), None);
         assert_eq!(long.handle().unwrap_err().kind(), types::ErrorKind::Limit);
     }
