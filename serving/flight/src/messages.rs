@@ -54,6 +54,7 @@ fn wire_type(data_type: &DataType) -> DataType {
         DataType::LargeList(item) => DataType::LargeList(inner(item)),
         DataType::FixedSizeList(item, size) => DataType::FixedSizeList(inner(item), *size),
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(inner).collect()),
+        DataType::Map(entries, is_sorted) => DataType::Map(inner(entries), *is_sorted),
         other => other.clone(),
     }
 }
@@ -97,7 +98,9 @@ fn failed(error: Error) -> FlightError {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{ArrayRef, AsArray, DictionaryArray, Int64Array, StringArray, StringViewArray};
+    use arrow::array::{
+        ArrayRef, AsArray, DictionaryArray, Int64Array, Int64Builder, MapBuilder, StringArray, StringViewArray, StringViewBuilder,
+    };
     use arrow::datatypes::{Int8Type, Int64Type};
     use arrow_flight::decode::FlightRecordBatchStream;
     use futures::TryStreamExt;
@@ -144,5 +147,21 @@ mod tests {
         let [sent] = <[RecordBatch; 1]>::try_from(sent.try_collect::<Vec<_>>().await.unwrap()).unwrap();
         assert_eq!(sent.schema(), schema);
         assert_eq!(sent.column(0).as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[tokio::test]
+    async fn the_texts_of_a_map_are_sent_as_plain_ones() {
+        let mut maps = MapBuilder::new(None, StringViewBuilder::new(), Int64Builder::new());
+        maps.keys().append_value("key");
+        maps.values().append_value(7);
+        maps.append(true).unwrap();
+        maps.append(false).unwrap();
+        let found = batch(vec![("maps", Arc::new(maps.finish()))]);
+        let schema = wire_schema(&found.schema());
+        let sent = FlightRecordBatchStream::new_from_flight_data(encode(schema.clone(), stream::iter([Ok(found)])));
+        let [sent] = <[RecordBatch; 1]>::try_from(sent.try_collect::<Vec<_>>().await.unwrap()).unwrap();
+        assert_eq!(sent.schema(), schema);
+        let maps = sent.column(0).as_map();
+        assert_eq!((maps.keys().as_string::<i32>().value(0), maps.is_null(1)), ("key", true));
     }
 }
