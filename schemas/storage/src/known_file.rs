@@ -28,15 +28,15 @@ pub(super) fn about(error: object_store::Error, path: &str) -> Error {
     }
 }
 
-/// Converts "not found" for a file that the catalog names: the file is damaged, the request was not wrong.
+/// Converts the error for a file that the catalog names and that is not there, or that its disk cannot read: the file
+/// is damaged, the request was not wrong, and the storage answers.
 pub(super) fn known_to_be_there(error: Error, path: &str, bytes: i64) -> Error {
-    match error.kind() {
-        ErrorKind::NotFound => Error::corrupt("a stored file is missing")
-            .with("file", path)
-            .with("found", "no such file")
-            .with("expected", format_args!("{bytes} bytes")),
-        _ => error,
-    }
+    let (message, found) = match (error.kind(), error.unreadable_file()) {
+        (ErrorKind::NotFound, _) => ("a stored file is missing", "no such file".to_owned()),
+        (_, Some(found)) => ("a stored file cannot be read", found.to_string()),
+        _ => return error,
+    };
+    Error::corrupt(message).with("file", path).with("found", found).with("expected", format_args!("{bytes} bytes"))
 }
 
 /// Returns the error for a stored file that is not what was written.

@@ -227,6 +227,13 @@ impl Error {
         chain(self).any(|cause| cause.downcast_ref::<io::Error>().is_some_and(is_full))
     }
 
+    /// Returns what a disk says of a file that it has and cannot read: a sector is bad, or there is a folder in the
+    /// file's place.
+    pub fn unreadable_file(&self) -> Option<&io::Error> {
+        let is_unreadable = |error: &&io::Error| error.raw_os_error() == Some(libc::EIO) || error.kind() == io::ErrorKind::IsADirectory;
+        chain(self).filter_map(|cause| cause.downcast_ref::<io::Error>()).find(is_unreadable)
+    }
+
     /// Returns the innermost DataFusion error that is not the source of an [`Error`]. `find_root` of DataFusion also
     /// returns such a source, and so loses the [`Error`] around it.
     pub fn datafusion_root(error: &DataFusionError) -> &DataFusionError {

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
+use url::Url;
 use uuid::Uuid;
 
 use super::*;
@@ -71,4 +72,30 @@ async fn a_missing_a_short_and_a_long_file_are_damage() {
     storage.delete(&file.path).await.unwrap();
     let error = check_file(&storage, &file, |_| {}).await.unwrap_err();
     assert_eq!((error.kind(), error.message()), (ErrorKind::Corrupt, "a stored file is missing"));
+}
+
+#[tokio::test]
+async fn a_file_that_its_disk_cannot_read_is_damage_to_every_reader() {
+    let failed = object_store::Error::Generic { store: "LocalFileSystem", source: Box::new(std::io::Error::from_raw_os_error(5)) };
+    let error = known_to_be_there(about(failed, "a"), "a", 7);
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Corrupt, "a stored file cannot be read"));
+    assert!(error.fact("found").is_some_and(|found| found.contains("os error 5")) && error.fact("file") == Some("a"), "{error}");
+
+    // A folder in a file's place cannot be read either.
+    let folder = tempfile::tempdir().unwrap();
+    let storage = ObjectStorage::open(Url::from_directory_path(folder.path()).unwrap().as_str()).unwrap();
+    let name = ObjectName::States { checkpoint: Uuid::now_v7() };
+    let states = write_states_object(&storage, &name, Vec::new(), Vec::new()).await.unwrap();
+    let archive = write_archive(&storage, &"s".into(), Uuid::now_v7(), 1, vec![batch(10)]).await.unwrap();
+    for file in [&states, &archive] {
+        let path = folder.path().join(&file.path);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(check_file(&storage, file, |_| {}).await.unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+    assert_eq!(StatesObject::open(&storage, &states).await.err().map(|error| error.kind()), Some(ErrorKind::Corrupt));
+    let mut reader = VerifiedReader::new(storage.clone(), (&archive).into());
+    assert_eq!(reader.metadata().await.unwrap_err().kind(), ErrorKind::Corrupt);
+    let read = storage.get_each_checked(&[(&archive).into()]).await;
+    assert_eq!(read.unwrap_err().kind(), ErrorKind::Corrupt);
 }

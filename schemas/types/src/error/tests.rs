@@ -42,6 +42,16 @@ fn a_full_disk_is_found_below_every_conversion() {
 }
 
 #[test]
+fn a_file_that_a_disk_cannot_read_is_found_below_the_errors_of_a_storage() {
+    for error in [io::Error::from_raw_os_error(libc::EIO), io::ErrorKind::IsADirectory.into()] {
+        let text = error.to_string();
+        let error = Error::from(object_store::Error::Generic { store: "LocalFileSystem", source: Box::new(error) });
+        assert_eq!(error.unreadable_file().map(ToString::to_string), Some(text));
+    }
+    assert!(Error::from(full_disk()).unreadable_file().is_none());
+}
+
+#[test]
 fn an_error_inside_datafusions_is_found_although_it_was_made_from_one() {
     let ours = Error::from(DataFusionError::ResourcesExhausted("too much".into())).with("view", "totals");
     let expected = (ErrorKind::Limit, ours.to_string());
