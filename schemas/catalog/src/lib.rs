@@ -23,5 +23,5 @@ pub use records::{
     ReplayedDeadLetters, Revision, Role, RunDraft, RunRecord, RunStatus, ScramKeys, SinkClaim, SinkRange, SinkSwitch, SnapshotRecord,
     StateDifference, TokenLimits, TokenRecord, TransitionPlace, TransitionsAfter, WorkerRecord,
 };
-pub use sql::Catalog;
+pub use sql::{Catalog, FILE_DAMAGED};
 pub use state::{CatalogState, Checkpoints, DefinitionVersions, Files};

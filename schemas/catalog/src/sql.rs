@@ -14,6 +14,7 @@ use uuid::Uuid;
 use self::apply::{Applied, apply, apply_under};
 use self::clock::{ClockComparison, ComparedClock};
 use self::engine::Engine;
+pub use self::session::FILE_DAMAGED;
 use self::session::Session;
 use super::{Add, CatalogState, Commit, Expect, IngestRecord, ReplayedDeadLetters, Revision, RunRecord, RunStatus, TokenRecord};
 use types::failpoint;

@@ -39,12 +39,21 @@ pub(super) fn problems(facts: &Facts) -> Vec<Problem> {
     found
 }
 
+const WITHOUT_CATALOG: &str =
+    "no checkpoint is committed and no run is published; running nodes serve what they have loaded; records wait in the log";
+
 fn unreachable(unreachable: &Unreachable) -> Problem {
     let (fault, what, effect, next_step) = match unreachable.service {
+        BackingService::Catalog if unreachable.error.starts_with(catalog::FILE_DAMAGED) => (
+            Fault::CatalogUnreachable,
+            catalog::FILE_DAMAGED,
+            WITHOUT_CATALOG,
+            "stop all processes and restore the file from a backup: what was committed since is read again, as far as the log has it",
+        ),
         BackingService::Catalog => (
             Fault::CatalogUnreachable,
             "the catalog does not answer",
-            "no checkpoint is committed and no run is published; running nodes serve what they have loaded; records wait in the log",
+            WITHOUT_CATALOG,
             "make the catalog's database available again, or correct catalog.url; every process recovers by itself",
         ),
         BackingService::Storage => (

@@ -231,6 +231,21 @@ const CASES: &[Case] = &[
         ],
     ),
     (
+        Fault::CatalogUnreachable,
+        Severity::Error,
+        |facts| {
+            *facts = Facts { now: NOW, ..Facts::default() };
+            let error = "the catalog's file is damaged: error returned from database: (code: 26) file is not a database".into();
+            facts.unreachable.push(Unreachable { service: BackingService::Catalog, error });
+        },
+        [
+            "the catalog's file is damaged",
+            "the catalog's file is damaged: error returned from database: (code: 26) file is not a database",
+            "no checkpoint is committed and no run is published; running nodes serve what they have loaded; records wait in the log",
+            "stop all processes and restore the file from a backup: what was committed since is read again, as far as the log has it",
+        ],
+    ),
+    (
         Fault::StorageUnreachable,
         Severity::Error,
         |facts| facts.unreachable.push(Unreachable { service: BackingService::Storage, error: "403".into() }),

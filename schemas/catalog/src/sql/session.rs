@@ -159,7 +159,7 @@ impl Session {
         mut take: impl FnMut(T) -> Result<()>,
     ) -> Result<()> {
         let mut unpack = |row: Row| {
-            let records: Vec<T> = serde_json::from_str(&row.text("packed")?)?;
+            let records: Vec<T> = serde_json::from_str(&row.text("packed")?).map_err(|error| Error::corrupt(UNREADABLE).caused_by(error))?;
             records.into_iter().try_for_each(&mut take)
         };
         match self {
@@ -297,7 +297,7 @@ pub(super) fn value_of<T: Copy>(column: &'static str, found: &str, known: &[(T, 
 }
 
 fn unreadable(column: &'static str, found: &dyn fmt::Display) -> Error {
-    Error::corrupt("the catalog holds a value that this version does not read").with("column", column).with("found", found)
+    Error::corrupt(UNREADABLE).with("column", column).with("found", found)
 }
 
 impl From<i64> for Value {
@@ -366,7 +366,10 @@ impl From<Option<&Vector>> for Value {
     }
 }
 
+/// What errors about a file say that SQLite cannot read as a catalog.
+pub const FILE_DAMAGED: &str = "the catalog's file is damaged";
 const REFUSED: &str = "the catalog's database refused or did not answer";
+const UNREADABLE: &str = "the catalog holds a value that this version does not read";
 
 /// Converts the failure of a first connection: a login that is refused, or an unknown database, is a wrong setting.
 pub(super) fn failed_to_open(error: sqlx::Error) -> Error {
@@ -379,10 +382,15 @@ pub(super) fn failed_to_open(error: sqlx::Error) -> Error {
 
 /// Converts a failure of the engine by what the caller can do about it. Only `Unavailable` is worth a retry.
 pub(super) fn failed(error: sqlx::Error) -> Error {
+    let mut message = REFUSED;
     let kind = match &error {
         sqlx::Error::Database(database) => match database.try_downcast_ref::<sqlx::postgres::PgDatabaseError>() {
             Some(postgres) => kind_of_sqlstate(postgres.code()),
-            None => kind_of_sqlite(database.code().and_then(|code| code.parse().ok()).unwrap_or(0)),
+            None => {
+                let kind = kind_of_sqlite(database.code().and_then(|code| code.parse().ok()).unwrap_or(0));
+                message = if kind == ErrorKind::Corrupt { FILE_DAMAGED } else { REFUSED };
+                kind
+            }
         },
         sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolTimedOut => ErrorKind::Unavailable,
         // A connection that broke in the middle of a message, or whose thread ended.
@@ -391,7 +399,7 @@ pub(super) fn failed(error: sqlx::Error) -> Error {
         sqlx::Error::Configuration(_) => ErrorKind::Input,
         _ => ErrorKind::Internal,
     };
-    Error::new(kind, REFUSED).caused_by(error)
+    Error::new(kind, message).caused_by(error)
 }
 
 /// By SQLSTATE class, see appendix A of PostgreSQL's manual.

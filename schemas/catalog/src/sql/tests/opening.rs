@@ -139,12 +139,13 @@ async fn a_catalog_in_a_file_outlives_a_power_loss() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_catalog_is_corrupt() {
+async fn a_file_that_is_no_catalog_is_damaged_and_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("catalog.db");
     std::fs::write(&path, "not a database, but long enough to look like one".repeat(100)).unwrap();
     let error = Catalog::open(&format!("sqlite://{}", path.display())).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Corrupt, crate::FILE_DAMAGED));
+    assert!(error.fact("catalog").is_some_and(|catalog| catalog.ends_with("catalog.db")), "{error}");
 }
 
 /// Connections are killed while checkpoints are committed: each happens exactly once.
