@@ -8,5 +8,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     jobs::memory::keep_what_is_freed();
+    types::open_files::fail_writes_past_size_limit();
     jobs::cli::main(engine::functions::Functions::standard())
 }

@@ -165,6 +165,16 @@ fn assert_fails(output: &Output, code: i32, stderr: &str) {
     assert!(text(&output.stderr).contains(stderr), "{}", text(&output.stderr));
 }
 
+#[cfg(unix)]
+#[test]
+fn a_write_past_the_limit_of_a_files_size_is_an_error_and_ends_no_process_by_a_signal() {
+    let project = Project::with_orders();
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 4; exec \"$0\" apply", env!("CARGO_BIN_EXE_basestream")]).current_dir(project.path());
+    assert_fails(&limited.stdin(Stdio::null()).output().unwrap(), 1, "catalog.url");
+    assert_success(&project.run(&["apply"]));
+}
+
 #[test]
 fn before_anything_reads_answers_and_status_say_so() {
     let project = Project::with_orders();

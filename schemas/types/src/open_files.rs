@@ -1,4 +1,4 @@
-//! How many files and connections this process may have open.
+//! What the system allows this process: how many files and connections it may have open, and how large its files may be.
 
 /// A limit beyond this counts as no limit: some systems report infinity.
 const MOST: u64 = 1 << 20;
@@ -26,6 +26,19 @@ pub fn raise() -> Option<u64> {
 pub fn raise() -> Option<u64> {
     None
 }
+
+/// Makes a write past the limit of a file's size (`ulimit -f`) fail, as on a full disk: the system would end the
+/// process by a signal, without a word.
+#[cfg(unix)]
+#[allow(unsafe_code)]
+pub fn fail_writes_past_size_limit() {
+    // SAFETY: no handler is installed, the signal is ignored.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Only Unix has such a signal.
+#[cfg(not(unix))]
+pub fn fail_writes_past_size_limit() {}
 
 #[cfg(test)]
 mod tests {
