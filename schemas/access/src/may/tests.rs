@@ -51,7 +51,7 @@ fn one_of_several_grants_is_enough_and_none_grants_nothing() {
 
 #[test]
 fn some_view_is_read_by_who_has_a_grant_that_reads_one() {
-    let reads = |role, only| allow_some_view(&granted(role, only)).is_ok();
+    let reads = |role: Role, only: Option<(&[&str], &[&str])>| allow_some_view(&granted(role, only)).is_ok();
     assert!(reads(Role::Reader, None) && reads(Role::Operator, Some((&["v"], &[]))) && reads(Role::Admin, None));
     assert!(!reads(Role::Writer, None) && !reads(Role::Writer, Some((&[], &["s"]))) && !reads(Role::Reader, Some((&[], &["s"]))));
     let error = allow_some_view(&Principal::nobody()).unwrap_err();
