@@ -313,7 +313,7 @@ impl Node {
     }
 
     /// Runs a plan over tables that are not the node's, such as PostgreSQL's catalog, as a query is run: when it is its
-    /// turn, on threads for queries, and within the limits.
+    /// turn, on threads for queries, and within the limits, but for that of rows.
     ///
     /// Errors: `Busy` when its turn does not come.
     pub async fn run_plan(&self, plan: Arc<dyn ExecutionPlan>, context: TaskContext) -> Result<(SendableRecordBatchStream, Turn)> {

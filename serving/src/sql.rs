@@ -281,7 +281,8 @@ async fn begin(
     Ok(QueryResponse { schema, text_types, batches, meta: QueryMeta::new(context, tables), turn, held })
 }
 
-/// Runs a plan over tables that are not the node's, such as PostgreSQL's catalog, as a query of this principal.
+/// Runs a plan over tables that are not the node's, such as PostgreSQL's catalog, as a query of this principal. Drivers
+/// read all of a catalog to connect: its rows are not limited.
 pub(crate) async fn run(
     runtime: &QueryRuntime,
     principal: &Arc<Principal>,
@@ -291,7 +292,7 @@ pub(crate) async fn run(
     let (runtime, schema) = (runtime.for_query(principal), plan.schema());
     let context = Arc::new(context.with_runtime(runtime.task_context().runtime_env()));
     let (batches, turn) = running::run_plan(&runtime, principal, plan, context).await?;
-    Ok((Box::pin(RecordBatchStreamAdapter::new(schema, batches)), turn))
+    Ok((Box::pin(RecordBatchStreamAdapter::new(schema, batches.with_any_number_of_rows())), turn))
 }
 
 fn held_memory(of_query: impl FnOnce() -> QueryRuntime + Send + 'static) -> HeldMemory {

@@ -182,6 +182,11 @@ impl LimitedBatches {
         Self { batches, runtime: runtime.clone(), turn, taking: None, time, rows }
     }
 
+    /// The same, however many rows there are.
+    pub(super) fn with_any_number_of_rows(self) -> Self {
+        Self { rows: None, ..self }
+    }
+
     /// The same error, with the setting or the folder that it comes from.
     fn named(&self, error: DataFusionError) -> DataFusionError {
         let error = self.runtime.spill_folder().named(error);
