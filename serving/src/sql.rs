@@ -85,7 +85,6 @@ use planning::{PlanRequest, PlannedQuery, plan};
 use used::TablesRead;
 use view::KeyLookup;
 
-pub use array_text::array_items;
 pub use date_text::date_and_zone;
 pub use describe::{Described, TableDescription};
 pub(crate) use describe::{all_tables, describe};

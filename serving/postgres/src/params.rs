@@ -7,8 +7,9 @@ use bytes::{Buf, Bytes};
 use datafusion::common::ScalarValue;
 use engine::functions::time_in_zone;
 use postgres_types::{Kind, Type};
-use serving::{array_items, date_and_zone};
+use serving::date_and_zone;
 use types::sql_types::timestamp_type;
+use types::value_texts::array_items;
 
 use crate::problem::{INVALID_BINARY, INVALID_TEXT, NOT_SUPPORTED, OUT_OF_RANGE, SqlProblem};
 use crate::rows::{BINARY, Zone};

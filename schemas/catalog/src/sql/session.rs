@@ -159,7 +159,8 @@ impl Session {
         mut take: impl FnMut(T) -> Result<()>,
     ) -> Result<()> {
         let mut unpack = |row: Row| {
-            let records: Vec<T> = serde_json::from_str(&row.text("packed")?).map_err(|error| Error::corrupt(UNREADABLE).caused_by(error))?;
+            let records: Vec<T> =
+                serde_json::from_str(&row.text("packed")?).map_err(|error| Error::corrupt(UNREADABLE).caused_by(error))?;
             records.into_iter().try_for_each(&mut take)
         };
         match self {
