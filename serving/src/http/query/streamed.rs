@@ -107,24 +107,38 @@ pub(super) async fn answer(
     Ok(response)
 }
 
-/// `meta` as a header has it: without its longest fields, if it is too long with them.
+/// `meta` as a header has it: in ASCII, and without its longest fields, if it is too long with them.
 fn header_text(meta: String) -> Result<String> {
-    if meta.len() <= MAX_HEADER_BYTES {
-        return Ok(meta);
+    let ascii = in_ascii(&meta);
+    if ascii.len() <= MAX_HEADER_BYTES {
+        return Ok(ascii);
     }
     let mut fields: Map<String, Value> = serde_json::from_str(&meta)?;
-    let mut by_length: Vec<(usize, String)> = fields.iter().map(|(name, value)| (value.to_string().len(), name.clone())).collect();
+    let mut by_length: Vec<(usize, String)> =
+        fields.iter().map(|(name, value)| (in_ascii(&value.to_string()).len(), name.clone())).collect();
     by_length.sort_unstable();
-    let (mut text, mut left_out) = (meta, Vec::new());
+    let (mut text, mut left_out) = (ascii, Vec::new());
     while text.len() > MAX_HEADER_BYTES
         && let Some((_, name)) = by_length.pop()
     {
         fields.remove(&name);
         left_out.push(name);
         fields.insert(LEFT_OUT.to_owned(), json!(left_out));
-        text = serde_json::to_string(&fields)?;
+        text = in_ascii(&serde_json::to_string(&fields)?);
     }
     Ok(text)
+}
+
+/// A JSON text whose other characters are escaped: many clients read a header as ISO 8859-1. They are in texts alone.
+fn in_ascii(json: &str) -> String {
+    let mut ascii = String::with_capacity(json.len());
+    for character in json.chars() {
+        match character {
+            ' '..='~' => ascii.push(character),
+            other => ascii.extend(other.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}"))),
+        }
+    }
+    ascii
 }
 
 /// How often it is looked whether a caller still has its rights.

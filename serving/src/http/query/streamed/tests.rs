@@ -32,6 +32,17 @@ fn a_header_has_all_of_meta_where_that_is_short() {
 }
 
 #[test]
+fn a_header_is_ascii_whatever_the_names_in_it_are() {
+    let meta = json!({"approximate": ["zähl € 😀", "a\u{7f}b\n"]});
+    let text = header_text(meta.to_string()).unwrap();
+    assert_eq!(text, r#"{"approximate":["z\u00e4hl \u20ac \ud83d\ude00","a\u007fb\n"]}"#);
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), meta);
+    let long = json!({"approximate": ["ä".repeat(1_000)], "failed": 0});
+    let text = header_text(long.to_string()).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), json!({"failed": 0, LEFT_OUT: ["approximate"]}));
+}
+
+#[test]
 fn a_header_leaves_out_what_is_too_long_for_it_and_says_so() {
     for (partitions, views, expected) in [(1_000, 1, vec!["cut"]), (1, 1_000, vec!["versions"]), (1_000, 1_000, vec!["cut", "versions"])] {
         let whole: Map<String, Value> = serde_json::from_str(&meta(partitions, views)).unwrap();
