@@ -169,18 +169,21 @@ impl fmt::Display for Vector {
 impl std::str::FromStr for Vector {
     type Err = Error;
 
+    /// Of a partition that is named several times, as in texts that were joined, the greatest offset counts.
     fn from_str(text: &str) -> Result<Self> {
         let entry = |entry: &str| -> Option<(PartitionId, Offset)> {
             let (partition, offset) = entry.rsplit_once(':')?;
             let (stream, number) = partition.rsplit_once('/')?;
             Some((PartitionId::new(stream, number.parse().ok()?), Offset(offset.parse().ok()?)))
         };
-        text.split(',')
-            .filter(|part| !part.is_empty())
-            .map(|part| {
-                entry(part).ok_or_else(|| Error::input(format!("\"{part}\" is not a part of a vector: expected stream/partition:offset")))
-            })
-            .collect()
+        let mut vector = Vector::new();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let wrong = || Error::input(format!("\"{part}\" is not a part of a vector: expected stream/partition:offset"));
+            let (partition, next) = entry(part).ok_or_else(wrong)?;
+            let next = if vector.has(&partition) { next.max(vector.get(&partition)) } else { next };
+            vector.set(partition, next);
+        }
+        Ok(vector)
     }
 }
 

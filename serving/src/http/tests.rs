@@ -612,6 +612,7 @@ async fn mistakes_are_answered_as_problems() {
         ("GET", "/v1/views/velocity/row", "", 400),
         ("GET", "/v1/views/velocity/row?device=a&_as_off=1", "", 400),
         ("GET", "/v1/views/velocity/row?device=%FF", "", 400),
+        ("GET", "/v1/views/velocity/row?device=a&_after=payments/0:1&_after=payments/1:1", "", 400),
         ("GET", "/v1/alerts?alert=%FF", "", 400),
         ("GET", "/v1/views/velocity/row?device=a&_as_of=2026-03-01", "", 400),
         ("POST", "/v1/views/velocity/row?device=a", "", 405),

@@ -183,8 +183,14 @@ struct AskedRow {
 
 /// The key columns of a query string; what begins with `_` is ours.
 fn key_of(query: &str) -> Result<AskedRow> {
-    let mut asked = AskedRow::default();
+    let (mut asked, mut options) = (AskedRow::default(), Vec::new());
     for (name, value) in parameters(query)? {
+        if name.starts_with('_') {
+            if options.contains(&name) {
+                return Err(Error::input(format!("the parameter \"{name}\" is given twice: expected it once")));
+            }
+            options.push(name.clone());
+        }
         match &*name {
             "_as_of" => asked.as_of = Some(parse_as_of(&with_zones_plus(&value))?),
             "_after" => asked.after = Some(position(&value)?),

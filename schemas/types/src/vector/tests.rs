@@ -19,6 +19,14 @@ fn a_vector_that_is_behind_in_one_partition_does_not_cover() {
 }
 
 #[test]
+fn of_positions_that_are_joined_the_later_one_of_a_partition_counts() {
+    for text in ["a/0:7,b/1:2,a/0:3", "a/0:3,b/1:2,a/0:7"] {
+        assert_eq!(text.parse::<Vector>().unwrap().to_string(), "a/0:7,b/1:2");
+    }
+    assert!("a/0:7,a/x:1".parse::<Vector>().is_err());
+}
+
+#[test]
 fn a_partition_at_offset_0_is_present_and_an_absent_one_is_not() {
     let vector: Vector = "a/0:0".parse().unwrap();
     assert!(vector.has(&PartitionId::new("a", 0)) && !vector.has(&PartitionId::new("a", 1)));
