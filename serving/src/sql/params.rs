@@ -359,8 +359,8 @@ pub fn bind(plan: LogicalPlan, params: Params) -> Result<LogicalPlan> {
     Ok(plan.with_param_values(values)?)
 }
 
-/// Reads the texts that are sent for arrays, such as `{a,b}`, and for truth values. A cast would turn each of the former
-/// into an array with one item, and a text is not compared with a BOOLEAN.
+/// Reads the texts that are sent for arrays, such as `{a,b}`, and for truth values. A cast would turn each of the
+/// former into an array with one item, and a text is not compared with a BOOLEAN.
 fn with_texts_read(plan: &LogicalPlan, values: Vec<ScalarValue>) -> Result<Vec<ScalarValue>> {
     if !values.iter().any(|value| value.data_type().is_string()) {
         return Ok(values);

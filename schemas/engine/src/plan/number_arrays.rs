@@ -1,6 +1,6 @@
 //! Arrays of numbers that are compared with a decimal, or of decimals that are compared with a number, in queries:
-//! `amount = ANY ($1)` is `amount IN (..)`. DataFusion takes such an array only if all of its items fit into the type of
-//! the column by their types, and clients send decimals of types with more digits.
+//! `amount = ANY ($1)` is `amount IN (..)`. DataFusion takes such an array only if the type of its items fits into that
+//! of the column, and clients send decimals of types with more digits.
 
 use arrow::array::ListArray;
 use arrow::datatypes::DataType;
