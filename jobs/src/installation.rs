@@ -9,6 +9,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use catalog::{Catalog, DefinitionKind};
 use definitions::settings::Settings;
@@ -29,6 +30,9 @@ mod runs;
 mod wall_clock;
 
 pub use wall_clock::{clock, now};
+
+/// A lease that lasts this much longer than leases do was taken by a clock that was ahead.
+const CLOCK_AHEAD: Duration = Duration::from_secs(10 * 60);
 
 /// One installation, as opened by one process. Cheap to clone.
 ///
@@ -99,9 +103,21 @@ impl Installation {
     }
 
     async fn begin_to_live(&self) -> Result<LiveInstance> {
+        self.end_leases_of_later_clock().await;
         let (leases, now) = (self.catalog.leases("").await?, now());
         let holders = leases.into_iter().filter(|lease| lease.expires_at > now).map(|lease| lease.owner).collect();
         self.processes.begin(&self.worker, &holders)
+    }
+
+    /// A process that died while the clock was ahead, as at the start of a machine, left leases that nobody would get
+    /// until the clock is there again.
+    async fn end_leases_of_later_clock(&self) {
+        let longest = self.settings.batch.lease.max(self.settings.serving.lease) + CLOCK_AHEAD;
+        match self.catalog.end_leases_of_later_clock(longest, now()).await {
+            Ok(0) => {}
+            Ok(leases) => info!(leases, "the clock went back: leases of processes that died before were ended"),
+            Err(error) => debug!(%error, "leases of processes that died while the clock was ahead were not ended"),
+        }
     }
 
     /// Returns a live stream by its name.

@@ -52,6 +52,11 @@ impl LockFolder {
         is_unlocked(&self.file_of(instance))
     }
 
+    /// Whether an instance holds its lock. False for one without a file.
+    pub fn is_alive(&self, instance: &str) -> bool {
+        File::open(self.file_of(instance)).is_ok_and(|file| file.try_lock_shared().is_err())
+    }
+
     fn sweep(&self, holders: &BTreeSet<String>) {
         let kept: BTreeSet<PathBuf> = holders.iter().map(|instance| self.file_of(instance)).collect();
         let files = std::fs::read_dir(&self.path).into_iter().flatten().flatten();

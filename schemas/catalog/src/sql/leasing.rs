@@ -100,6 +100,28 @@ impl Catalog {
         }
     }
 
+    /// Ends the leases that last longer than `longest` from now on and whose owners are not alive: they died while the
+    /// clock was ahead, and it was set back since. Returns how many there were. Where the catalog's database is reached
+    /// over a network, none ends: the clock of another machine may be ahead.
+    ///
+    /// Errors: `Conflict` if another process ended one of them meanwhile.
+    pub async fn end_leases_of_later_clock(&self, longest: Duration, now: Micros) -> Result<usize> {
+        if self.engine.is_remote() {
+            return Ok(0);
+        }
+        let latest = expiry(now, longest);
+        let is_alive = |owner: &str| self.processes.as_ref().is_some_and(|processes| processes.is_alive(owner));
+        let mut left = self.leases("").await?;
+        left.retain(|lease| lease.expires_at > latest && !is_alive(&lease.owner));
+        if left.is_empty() {
+            return Ok(0);
+        }
+        let expect = left.iter().map(|lease| held(lease, now)).collect();
+        let add = left.iter().map(|lease| Add::Lease(LeaseRecord { expires_at: now, ..lease.clone() })).collect();
+        self.commit(Commit { id: Uuid::new_v4(), expect, add, ..Commit::default() }).await?;
+        Ok(left.len())
+    }
+
     async fn lease(&self, name: &str) -> Result<Option<LeaseRecord>> {
         let mut session = Box::pin(self.engine.read()).await?;
         let found = lease::get(&mut session, name).await;

@@ -10,12 +10,12 @@ fn begin(folder: &LockFolder, instance: &str, holders: &[&str]) -> LiveInstance 
 fn an_instance_is_dead_once_its_lock_is_released_and_not_without_a_file() {
     let temp = tempfile::tempdir().unwrap();
     let folder = LockFolder::new(temp.path().join("made"));
-    assert!(!folder.is_dead("a"), "it never began");
+    assert!(!folder.is_dead("a") && !folder.is_alive("a"), "it never began");
     let a = begin(&folder, "a", &[]);
-    assert!(!folder.is_dead("a") && !a.is_dead("a"));
+    assert!(!folder.is_dead("a") && !a.is_dead("a") && folder.is_alive("a"));
     let b = begin(&folder, "b", &[]);
     drop(a);
-    assert!(folder.is_dead("a") && b.is_dead("a"));
+    assert!(folder.is_dead("a") && b.is_dead("a") && !folder.is_alive("a"));
     assert!(!b.is_dead("b"));
     b.forget("a").unwrap();
     assert!(!b.is_dead("a"), "nobody knows of it any more");

@@ -160,3 +160,30 @@ async fn of_processes_that_find_one_dead_exactly_one_gets_its_lease(test: &TestC
         assert_eq!(test.catalog.state().await.unwrap().leases, holders);
     }
 }
+
+/// On SQLite: on PostgreSQL the clock of another machine may be ahead.
+#[tokio::test]
+async fn leases_that_a_clock_ahead_left_end_and_those_of_the_living_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let processes = LockFolder::new(folder.path());
+    let catalog = Catalog::open("sqlite::memory:").await.unwrap().with_processes(processes.clone());
+    let dead = processes.begin("dead", &BTreeSet::new()).unwrap();
+    let _alive = processes.begin("alive", &BTreeSet::new()).unwrap();
+    let (ahead, longest) = (1_000, Duration::from_micros(50));
+    let leases = [("alert/a", "dead", ahead), ("serve/1", "gone", ahead), ("serve/2", "alive", ahead), ("run/v", "gone", 100)];
+    for (name, owner, now) in leases {
+        catalog.acquire_lease(name, owner, TTL, now, None).await.unwrap().unwrap();
+    }
+    drop(dead);
+    assert_eq!(acquire_named(&catalog, "serve/1", 105).await, None, "it lasts until the clock is there again");
+    assert_eq!(catalog.end_leases_of_later_clock(longest, 105).await.unwrap(), 2);
+    let ends = catalog.leases("").await.unwrap().into_iter().map(|lease| (lease.name, lease.expires_at)).collect::<Vec<_>>();
+    let expected = [("alert/a", 105), ("run/v", 110), ("serve/1", 105), ("serve/2", 1_010)];
+    assert_eq!(ends, expected.map(|(name, end)| (name.to_owned(), end)));
+    assert!(acquire_named(&catalog, "serve/1", 105).await.is_some());
+    assert_eq!(catalog.end_leases_of_later_clock(longest, 105).await.unwrap(), 0);
+}
+
+async fn acquire_named(catalog: &Catalog, name: &str, now: Micros) -> Option<LeaseRecord> {
+    catalog.acquire_lease(name, "b", TTL, now, None).await.unwrap()
+}
