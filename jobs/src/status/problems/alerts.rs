@@ -91,7 +91,22 @@ fn not_evaluated(alert: &AlertFacts, cause: String, effect: &str, next_step: &st
     }
 }
 
+/// Its last round was made for a later time than the present one, and its process does not go on with that time.
+fn was_ahead(alert: &AlertFacts, ahead: Micros) -> Problem {
+    let cause = format!("it was evaluated for a time {} ahead of the clock, which was wrong then, or is now", for_time(ahead));
+    let effect = "until the clock is there again, no alerts are opened or resolved, and no records are put out, because they could \
+        contradict earlier ones";
+    let next_step = "correct the clock if it is wrong; otherwise define the alert under a new name and run `basestream apply`: it \
+        begins anew";
+    not_evaluated(alert, cause, effect, next_step)
+}
+
 fn behind(facts: &Facts, alert: &AlertFacts, runner: &AlertRunner) -> Option<Problem> {
+    let is_evaluated = runner.evaluated_at.is_some_and(|evaluated_at| (facts.now - evaluated_at).abs() <= BEHIND_FOR);
+    let ahead = runner.at.map_or(0, |at| at - facts.now);
+    if !is_evaluated && !facts.event_clock && ahead > BEHIND_FOR {
+        return Some(was_ahead(alert, ahead));
+    }
     let (late, cause) = match runner.evaluated_at.map(|evaluated_at| facts.now - evaluated_at) {
         Some(ended) if ended > BEHIND_FOR => {
             (ended, format!("{} looks at many keys, or cannot read the view: its log says which", runner.owner))

@@ -802,6 +802,25 @@ const CASES: &[Case] = &[
         ],
     ),
     (
+        Fault::AlertWaits,
+        Severity::Error,
+        |facts| {
+            // One process has taken it up since the clock went back. The other goes on with the later time.
+            let (mut waiting, mut going_on) = (alert("silent", Some("w1"), NOW - HOUR), alert("declines", Some("w1"), NOW - HOUR));
+            let runner = waiting.runner.as_mut().unwrap();
+            (runner.evaluated_at, runner.at) = (None, Some(NOW + 3 * HOUR));
+            going_on.runner.as_mut().unwrap().at = Some(NOW + 3 * HOUR);
+            facts.alerts = vec![waiting, going_on];
+        },
+        [
+            "the alert \"silent\" is not evaluated; 2 keys are open",
+            "it was evaluated for a time 3 h ahead of the clock, which was wrong then, or is now",
+            "until the clock is there again, no alerts are opened or resolved, and no records are put out, because they could contradict \
+             earlier ones",
+            "correct the clock if it is wrong; otherwise define the alert under a new name and run `basestream apply`: it begins anew",
+        ],
+    ),
+    (
         Fault::AlertBehind,
         Severity::Warning,
         |facts| {
