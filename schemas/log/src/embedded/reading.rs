@@ -74,6 +74,8 @@ impl Store {
     /// Reads up to `max_records` records of each of several partitions, by one message to SQLite's thread: the first
     /// one, and those after it that have few records together. What it returns may end before the last of them.
     /// `fetched_at` is the present time.
+    ///
+    /// Records before a batch that is damaged or missing are returned first: only a read that would begin with it fails.
     pub(super) async fn read_together(&self, reads: &[PartitionRead<'_>], max_records: usize, fetched_at: Micros) -> Result<Vec<Fetched>> {
         let reads = &reads[..few(reads)];
         for PartitionRead { source, bounds, from, .. } in reads {
@@ -84,7 +86,10 @@ impl Store {
         let mut found = Vec::with_capacity(reads.len());
         for records in self.found(reads, max_records).await? {
             if records.is_missing_some() {
-                return Err(self.missing_or_trimmed(records.read, records.position).await);
+                if found.is_empty() {
+                    return Err(self.missing_or_trimmed(records.read, records.position).await);
+                }
+                break;
             }
             found.push(records.fetched(fetched_at));
         }
@@ -99,7 +104,11 @@ impl Store {
         let (mut found, mut bytes) = (Vec::with_capacity(reads.len()), 0);
         for read in reads {
             let mut records = FoundRecords::begin(*read);
-            let is_whole = records.take(&mut rows, max_records).await?;
+            let is_whole = match records.take(&mut rows, max_records).await {
+                Ok(is_whole) => is_whole,
+                Err(error) if found.is_empty() => return Err(error),
+                Err(_) => break,
+            };
             bytes += records.bytes;
             found.push(records);
             if !is_whole || bytes >= MAX_FETCH_BYTES {
@@ -162,7 +171,15 @@ impl<'a> FoundRecords<'a> {
                 self.has_gap = true;
                 return Ok(false);
             }
-            batch.decode(self.read.source, self.position, max_records, &mut self.records)?;
+            let before = self.records.len();
+            if let Err(error) = batch.decode(self.read.source, self.position, max_records, &mut self.records) {
+                if before == 0 {
+                    return Err(error);
+                }
+                self.records.truncate(before);
+                self.at_end = false;
+                return Ok(false);
+            }
             self.position = self.records.last().map_or(self.position, |record| record.offset.next().0);
             self.bytes += batch.data.len();
             self.at_end = self.position == batch.end();
@@ -170,12 +187,19 @@ impl<'a> FoundRecords<'a> {
         Ok(true)
     }
 
+    /// Whether the batch is missing with which it would begin.
     fn is_missing_some(&self) -> bool {
-        self.has_gap || self.at_end && self.position < self.read.bounds.end.0
+        self.records.is_empty() && !self.is_continued()
+    }
+
+    /// Whether no batch is missing after what was found.
+    fn is_continued(&self) -> bool {
+        !self.has_gap && (!self.at_end || self.position >= self.read.bounds.end.0)
     }
 
     fn fetched(self, fetched_at: Micros) -> Fetched {
-        let FoundRecords { read, records, position, at_end, .. } = self;
+        let at_end = self.at_end && self.is_continued();
+        let FoundRecords { read, records, position, .. } = self;
         Fetched { source: read.source.clone(), records, position: Offset(position), at_end, fetched_at }
     }
 }

@@ -259,7 +259,11 @@ async fn a_damaged_batch_is_an_error_that_names_it() {
     log.append("events", numbered(3, 6)).await.unwrap();
     run_sql(&log, "UPDATE batch SET data = zeroblob(length(data)) WHERE base_offset = 3").await;
 
-    assert_eq!(log.read(&source("events", 0), Offset::ZERO, 3).await.unwrap().records.len(), 3);
+    // What is before it is read, whether more is asked for or not.
+    for most in [3, 100] {
+        let fetched = log.read(&source("events", 0), Offset::ZERO, most).await.unwrap();
+        assert_eq!((fetched.records.len(), fetched.position, fetched.at_end), (3, Offset(3), false));
+    }
     let error = log.read(&source("events", 0), Offset(4), 3).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.to_string().contains("partition: 0, base offset: 3"), "{error}");
@@ -268,7 +272,9 @@ async fn a_damaged_batch_is_an_error_that_names_it() {
     assert_eq!(reported.failed.unwrap().kind(), ErrorKind::Corrupt);
 
     run_sql(&log, "DELETE FROM batch WHERE base_offset = 3").await;
-    let error = log.read(&source("events", 0), Offset(1), 10).await.unwrap_err();
+    let fetched = log.read(&source("events", 0), Offset(1), 10).await.unwrap();
+    assert_eq!((fetched.records.len(), fetched.position, fetched.at_end), (2, Offset(3), false));
+    let error = log.read(&source("events", 0), Offset(3), 10).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Corrupt && error.to_string().contains("offset: 3"), "{error}");
 }
 
