@@ -15,8 +15,8 @@ use types::{ErrorKind, Result};
 /// Reads the whole file; `progress` gets the number of bytes after each read.
 ///
 /// Errors: `Corrupt` for a file that is missing, that its disk cannot read, or that has another length or other bytes,
-/// with the path, what was found and expected, and the wrong bytes or section if the file's own checksums identify them;
-/// `Unavailable` when the storage does not respond.
+/// with the path, what was found and expected, and the wrong bytes or section if the file's own checksums identify
+/// them; `Unavailable` when the storage does not respond.
 pub async fn check_file(storage: &ObjectStorage, file: &FileRecord, progress: impl Fn(u64)) -> Result<()> {
     let found = checksum_of(storage, file, progress).await?;
     if found == file.checksum {

@@ -1,4 +1,4 @@
-//! What the system allows this process: how many files and connections it may have open, and how large its files may be.
+//! What the system allows this process: how many files and connections it may have open, how large its files may be.
 
 /// A limit beyond this counts as no limit: some systems report infinity.
 const MOST: u64 = 1 << 20;

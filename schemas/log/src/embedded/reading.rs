@@ -75,7 +75,7 @@ impl Store {
     /// one, and those after it that have few records together. What it returns may end before the last of them.
     /// `fetched_at` is the present time.
     ///
-    /// Records before a batch that is damaged or missing are returned first: only a read that would begin with it fails.
+    /// Records before a batch that is damaged or missing are returned first: only a read that begins with it fails.
     pub(super) async fn read_together(&self, reads: &[PartitionRead<'_>], max_records: usize, fetched_at: Micros) -> Result<Vec<Fetched>> {
         let reads = &reads[..few(reads)];
         for PartitionRead { source, bounds, from, .. } in reads {
