@@ -7,7 +7,7 @@ use crate::{Log, PartitionBounds, TopicPartition};
 use types::record::MarkRecord;
 use types::record::Record;
 use types::vector::PartitionId;
-use types::{Error, Result};
+use types::{Error, ErrorKind, Result};
 
 /// Returns the mark of a record.
 pub fn mark_of(partition: &PartitionId, record: &Record) -> MarkRecord {
@@ -16,13 +16,19 @@ pub fn mark_of(partition: &PartitionId, record: &Record) -> MarkRecord {
 
 /// Refuses a log that has another record at the mark's offset.
 ///
-/// A record that expired or was compacted away proves nothing, and is accepted. Errors: `Input` with partition and
-/// offset; `Unavailable` when the log does not answer.
+/// A record that expired, was compacted away or is damaged proves nothing, and is accepted: it is counted, and is not
+/// read again. Errors: `Input` with partition and offset; `Unavailable` when the log does not answer.
 pub async fn check_mark(log: &dyn Log, source: &TopicPartition, mark: &MarkRecord, bounds: &PartitionBounds) -> Result<()> {
     if mark.offset < bounds.begin || mark.offset >= bounds.end {
         return Ok(());
     }
-    let fetched = log.read(source, mark.offset, 1).await?;
+    let fetched = match log.read(source, mark.offset, 1).await {
+        Err(error) if error.kind() == ErrorKind::Corrupt => {
+            tracing::warn!(%error, "the last committed record is damaged in the log, which is not recognised by it");
+            return Ok(());
+        }
+        fetched => fetched?,
+    };
     let Some(found) = fetched.records.first().filter(|record| record.offset == mark.offset) else { return Ok(()) };
     if found.timestamp == mark.timestamp && checksum(found) == mark.checksum {
         return Ok(());

@@ -12,10 +12,11 @@ use crate::testing::{
     CommittedRecords, StoodStill, each_record_is_appended_once, made_of, numbered, output_of, source, subscription, until, values_of,
     within, work,
 };
-use crate::{LogEvent, NewRecord, ReaderGroup};
+use crate::{LogEvent, NewRecord, ReaderGroup, check_mark, mark_of};
 use types::ErrorKind;
 use types::threads::clock_noting_threads;
 use types::tiles::Micros;
+use types::vector::PartitionId;
 
 async fn log_in(folder: &TempDir) -> Arc<EmbeddedLog> {
     Arc::new(EmbeddedLog::open(folder.path(), &BTreeMap::new()).await.unwrap())
@@ -276,6 +277,19 @@ async fn a_damaged_batch_is_an_error_that_names_it() {
     assert_eq!((fetched.records.len(), fetched.position, fetched.at_end), (2, Offset(3), false));
     let error = log.read(&source("events", 0), Offset(3), 10).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Corrupt && error.to_string().contains("offset: 3"), "{error}");
+}
+
+#[tokio::test]
+async fn a_damaged_record_that_was_committed_last_holds_nothing_up() {
+    let folder = TempDir::new().unwrap();
+    let log = log_in(&folder).await;
+    log.create_topic("events", 1).await.unwrap();
+    log.append("events", numbered(0, 3)).await.unwrap();
+    let last = log.read(&source("events", 0), Offset(2), 1).await.unwrap().records.remove(0);
+    let mark = mark_of(&PartitionId::new("events", 0), &last);
+    run_sql(&log, "UPDATE batch SET data = zeroblob(length(data))").await;
+    let bounds = log.bounds("events").await.unwrap();
+    check_mark(&*log, &source("events", 0), &mark, &bounds[0]).await.unwrap();
 }
 
 async fn run_sql(log: &EmbeddedLog, sql: &'static str) {
