@@ -1,5 +1,7 @@
 //! Bounds the DataFusion functions whose result is as large as a number argument says, or as the product of two texts.
-//! They allocate their result at once, so that a large number would abort the process instead of the query.
+//! They allocate their result at once, so that a large number would abort the process instead of the query. And the one
+//! that takes as many steps as the product of two texts: of constants it is computed while a query is planned, when
+//! nothing can end it.
 //!
 //! Functions whose result is at most a few times as large as their input (`concat`, `encode`, ..) are left as
 //! DataFusion defines them.
@@ -28,6 +30,9 @@ const MAX_GROWN_BATCH_BYTES: u64 = 256 << 20;
 /// The same where it is not known how often a pattern is found, so that most texts grow by far less.
 const MAX_MATCHED_VALUE_BYTES: u64 = 256 << 20;
 const MAX_MATCHED_BATCH_BYTES: u64 = 1 << 30;
+/// The most steps that are taken for one value, and for the rows of a batch.
+const MAX_VALUE_STEPS: u64 = 16 << 20;
+const MAX_BATCH_STEPS: u64 = 1 << 30;
 /// The length of a padded text is given in characters of up to this many bytes.
 const BYTES_OF_A_CHARACTER: u64 = 4;
 /// An item of a list takes at least this many bytes while the list is built.
@@ -74,6 +79,8 @@ enum Growth {
     Matched,
     /// The items of a list as one text, with another one between them.
     Joined,
+    /// A text, compared with another one: a step for each pair of their characters.
+    Compared,
 }
 
 impl Growth {
@@ -87,16 +94,18 @@ impl Growth {
             "replace" => Some(Self::Replaced),
             "regexp_replace" => Some(Self::Matched),
             "array_to_string" => Some(Self::Joined),
+            "levenshtein" => Some(Self::Compared),
             _ => None,
         }
     }
 
-    /// The most bytes of a value and of a batch.
+    /// The most bytes, or steps, of a value and of a batch.
     fn most(self) -> (u64, u64) {
         match self {
             Self::Repeated | Self::Padded | Self::Filled | Self::Resized | Self::Series => (MAX_VALUE_BYTES, MAX_BATCH_BYTES),
             Self::Replaced | Self::Joined => (MAX_GROWN_VALUE_BYTES, MAX_GROWN_BATCH_BYTES),
             Self::Matched => (MAX_MATCHED_VALUE_BYTES, MAX_MATCHED_BATCH_BYTES),
+            Self::Compared => (MAX_VALUE_STEPS, MAX_BATCH_STEPS),
         }
     }
 
@@ -104,18 +113,26 @@ impl Growth {
         let (most, most_together) = self.most();
         let largest = sizes.iter().copied().max().unwrap_or(0);
         if largest > most {
-            return Err(Error::input(format!("{name} makes a value of {largest} bytes: expected at most {most}")).into());
+            let what = match self {
+                Self::Compared => format!("takes {largest} steps for a value"),
+                _ => format!("makes a value of {largest} bytes"),
+            };
+            return Err(Error::input(format!("{name} {what}: expected at most {most}")).into());
         }
         let together = sizes.iter().copied().fold(0, u64::saturating_add);
         if together > most_together {
-            let rows = sizes.len();
-            let message = format!("{name} makes {together} bytes for {rows} rows at once: expected at most {most_together}");
+            let what = match self {
+                Self::Compared => format!("takes {together} steps"),
+                _ => format!("makes {together} bytes"),
+            };
+            let message = format!("{name} {what} for {} rows at once: expected at most {most_together}", sizes.len());
             return Err(Error::input(message).into());
         }
         Ok(())
     }
 
-    /// Returns an upper bound of each row's result in bytes. Empty for arguments that the function itself refuses.
+    /// Returns an upper bound of each row's result in bytes, or of its steps. Empty for arguments that the function itself
+    /// refuses.
     ///
     /// A column of one row stands for all rows.
     fn sizes(self, columns: &[ArrayRef], rows: Range<usize>) -> Result<Vec<u64>> {
@@ -162,6 +179,10 @@ impl Growth {
                     items_in(&list.slice(at(list.len(), row), 1)).saturating_mul(added)
                 };
                 Ok(rows.map(size).collect())
+            }
+            (Self::Compared, [a, b]) => {
+                let (a, b) = (text_bytes(a), text_bytes(b));
+                Ok(rows.map(|row| a[at(a.len(), row)].saturating_mul(b[at(b.len(), row)])).collect())
             }
             _ => Ok(Vec::new()),
         }

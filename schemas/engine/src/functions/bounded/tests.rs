@@ -61,6 +61,18 @@ async fn a_value_past_the_bound_is_refused_and_never_made() {
     }
 }
 
+/// Of constants it is computed while a query is planned: no cancel and no time limit ends it then.
+#[tokio::test]
+async fn long_texts_are_not_compared_letter_by_letter() {
+    let session = planning_session(&Functions::standard()).unwrap();
+    for other in ["repeat('b', 20000)", "repeat('b', 20000 + CAST(value AS INT))"] {
+        let error = answer(&session, &format!("SELECT levenshtein(repeat('a', 20000), {other}) FROM range(1)")).await.expect_err(other);
+        assert!(error.to_string().starts_with("levenshtein takes 400000000 steps for a value: expected at most"), "{other}: {error}");
+    }
+    let short = answer(&session, "SELECT levenshtein(repeat('a', 400), repeat('b', 300)) AS distance").await.unwrap();
+    assert!(short.contains("400"), "{short}");
+}
+
 /// Adding a month less 31 days to 1 January gives 1 January.
 #[tokio::test]
 async fn a_series_whose_step_points_both_ways_is_refused() {
