@@ -51,6 +51,7 @@ pub use guess::Guessed;
 pub(crate) use guess::guess_stream;
 pub use input::{Format, Input, Shape};
 pub use numbers::NumberFormat;
+pub(crate) use quotes::Watched;
 pub use reasons::RejectedReasons;
 pub use survey::{FileSurvey, survey};
 

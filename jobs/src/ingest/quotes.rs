@@ -13,7 +13,7 @@ const MAX_RECORD_LINES: u64 = 1_000;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Passes a CSV file through, up to a stray quote.
-pub(super) struct Watched<R> {
+pub(crate) struct Watched<R> {
     inner: R,
     delimiter: u8,
     at: At,
@@ -52,7 +52,7 @@ enum QuoteFault {
 }
 
 impl<R> Watched<R> {
-    pub(super) fn new(inner: R, delimiter: u8) -> Self {
+    pub(crate) fn new(inner: R, delimiter: u8) -> Self {
         Self {
             inner,
             delimiter,
@@ -68,7 +68,7 @@ impl<R> Watched<R> {
     }
 
     /// Returns the first line of the record that was just read. Must be called once for each record.
-    pub(super) fn next_line(&mut self) -> u64 {
+    pub(crate) fn next_line(&mut self) -> u64 {
         self.lines.pop_front().unwrap_or(self.line)
     }
 
@@ -83,7 +83,7 @@ impl<R> Watched<R> {
     }
 
     /// Returns why reading ended, if a stray quote or an oversized record is the reason.
-    pub(super) fn fault(&self) -> Option<Error> {
+    pub(crate) fn fault(&self) -> Option<Error> {
         let (record, quote, line) = (self.record_line, self.quote_line, self.line);
         let message = match self.fault? {
             QuoteFault::NeverClosed => format!("the quote opened on line {quote} is never closed"),

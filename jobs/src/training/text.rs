@@ -14,7 +14,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use types::{Error, Result};
 
-use crate::ingest::guess_delimiter;
+use crate::ingest::{Watched, guess_delimiter};
 use crate::input_file::open_input_file;
 use crate::output::count_of;
 
@@ -159,9 +159,7 @@ impl Rows {
 
 struct CsvTextRows {
     path: PathBuf,
-    reader: csv::Reader<BufReader<File>>,
-    /// 1 where lines end with CR LF: the reader counts a line once it meets the LF, at the beginning of the next row.
-    uncounted: u64,
+    reader: csv::Reader<Watched<BufReader<File>>>,
     columns: Vec<String>,
 }
 
@@ -170,20 +168,20 @@ impl CsvTextRows {
         let mut file = BufReader::new(file);
         let start = file.fill_buf().map_err(|error| Error::from(error).with("file", path.display()))?;
         let delimiter = guess_delimiter(start);
-        let first_line = start.iter().position(|byte| *byte == b'\n').map_or(start, |end| &start[..end]);
-        let uncounted = u64::from(first_line.ends_with(b"\r"));
-        let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(file);
-        let header = reader.headers().map_err(|error| unreadable(&path, &error, 0))?;
-        let columns = header.iter().map(|name| name.trim_start_matches('\u{feff}').to_owned()).collect();
-        Ok(CsvTextRows { path, reader, uncounted, columns })
+        let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(Watched::new(file, delimiter));
+        let header = reader.headers().map(|header| header.iter().map(|name| name.trim_start_matches('\u{feff}').to_owned()).collect());
+        let columns: Vec<String> = header.map_err(|error| unreadable(&path, &error, reader.get_mut()))?;
+        reader.get_mut().next_line();
+        Ok(CsvTextRows { path, reader, columns })
     }
 
     fn next(&mut self) -> Result<Option<Row>> {
         let mut record = csv::StringRecord::new();
-        if !self.reader.read_record(&mut record).map_err(|error| unreadable(&self.path, &error, self.uncounted))? {
+        let read = self.reader.read_record(&mut record);
+        if !read.map_err(|error| unreadable(&self.path, &error, self.reader.get_mut()))? {
             return Ok(None);
         }
-        let line = record.position().map_or(0, csv::Position::line) + self.uncounted;
+        let line = self.reader.get_mut().next_line();
         let cells = record.iter().enumerate().filter(|(_, text)| !text.is_empty());
         let cells = cells.map(|(column, text)| (column, TextCell { text: text.to_owned(), is_quoted: false })).collect();
         Ok(Some(Row { line, cells }))
@@ -243,8 +241,11 @@ impl JsonRows {
     }
 }
 
-/// `uncounted` is that of the rows.
-fn unreadable(path: &Path, error: &csv::Error, uncounted: u64) -> Error {
+/// The error for a record that cannot be read. `watched` has passed it on.
+fn unreadable(path: &Path, error: &csv::Error, watched: &mut Watched<BufReader<File>>) -> Error {
+    if let (csv::ErrorKind::Io(_), Some(stray)) = (error.kind(), watched.fault()) {
+        return stray.with("file", path.display());
+    }
     let message = match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
             format!("found {}, expected {expected_len}, as many as the header has", count_of(*len, "cell"))
@@ -254,7 +255,7 @@ fn unreadable(path: &Path, error: &csv::Error, uncounted: u64) -> Error {
     };
     let error_in_file = Error::input(message).with("file", path.display());
     match error.position() {
-        Some(position) => error_in_file.with("line", position.line() + uncounted),
+        Some(_) => error_in_file.with("line", watched.next_line()),
         None => error_in_file,
     }
 }

@@ -85,6 +85,20 @@ fn a_line_that_cannot_be_read_is_named() {
 }
 
 #[test]
+fn a_stray_quote_of_csv_is_refused_with_its_line() {
+    for (text, message, line) in [
+        ("a,b\n1,\"x\n2,y\n3,z\n", "the quote opened on line 2 is never closed", "2"),
+        ("a,b\r\n1,x\r\n2,\"y\r\n3,\"z\"\r\n", "the quote opened on line 3 is closed in the middle of a cell on line 4", "3"),
+        ("a,\"b\n1,x\n", "the quote opened on line 1 is never closed", "1"),
+    ] {
+        let error = file("spine.csv", text).1.unwrap_err();
+        assert!(error.message().contains(message), "{error}");
+        assert!(error.context().contains(&("line", line.to_owned())), "{error}");
+        assert!(error.context().iter().any(|(name, _)| *name == "file"), "{error}");
+    }
+}
+
+#[test]
 fn a_file_without_columns_is_refused() {
     for (name, text) in [("spine.csv", ""), ("spine.ndjson", "\n"), ("spine.ndjson", "{}\n")] {
         let error = file(name, text).1.unwrap_err();
