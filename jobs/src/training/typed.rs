@@ -16,6 +16,8 @@ use types::tiles::Micros;
 
 /// The years 0001 to 9999.
 const TIMES: std::ops::RangeInclusive<Micros> = -62_135_596_800_000_000..=253_402_300_799_999_999;
+/// The most characters of a text that are shown.
+const SHOWN: usize = 60;
 const NO_ZONE: &str = "a time with a zone, such as 2026-01-01T12:00:00Z: without one the point in time is unknown";
 
 /// A column, or the value of one row, that does not have the expected type.
@@ -75,9 +77,9 @@ pub(super) fn times(column: &ArrayRef) -> Result<ArrayRef, TypeMismatch> {
         let time = |row: usize| {
             let text = texts.value(row);
             parse_timestamp(text.trim()).map_err(|error| match error {
-                TimeError::NoZone => TypeMismatch::value(row, format!("\"{text}\""), NO_ZONE),
-                TimeError::Invalid => TypeMismatch::value(row, format!("\"{text}\""), "a time such as 2026-01-01T12:00:00Z"),
-                TimeError::OutOfRange => TypeMismatch::value(row, format!("\"{text}\""), "a time in the years 0001 to 9999"),
+                TimeError::NoZone => TypeMismatch::value(row, shortened(text), NO_ZONE),
+                TimeError::Invalid => TypeMismatch::value(row, shortened(text), "a time such as 2026-01-01T12:00:00Z"),
+                TimeError::OutOfRange => TypeMismatch::value(row, shortened(text), "a time in the years 0001 to 9999"),
             })
         };
         let times = (0..texts.len()).map(time).collect::<Result<Vec<Micros>, TypeMismatch>>()?;
@@ -117,13 +119,20 @@ fn from_texts(texts: &StringArray, key: &DataType, is_uuid: bool, name: &str) ->
     if *key == DataType::Utf8 && !is_uuid {
         return Ok(Arc::new(texts.clone()));
     }
-    let wrong = |row: usize| TypeMismatch::value(row, format!("\"{}\"", texts.value(row)), format!("a value of type {name}"));
+    let wrong = |row: usize| TypeMismatch::value(row, shortened(texts.value(row)), format!("a value of type {name}"));
     if texts.is_empty() {
         return Ok(arrow::array::new_empty_array(key));
     }
     let values = (0..texts.len()).map(|row| parse_key(texts.value(row), key, is_uuid).ok_or_else(|| wrong(row)));
     let values = values.collect::<Result<Vec<ScalarValue>, TypeMismatch>>()?;
     ScalarValue::iter_to_array(values).map_err(|_| wrong(0))
+}
+
+/// The beginning of a text in quotes, on one line.
+fn shortened(text: &str) -> String {
+    let shown = text.chars().map(|character| if character.is_control() { ' ' } else { character }).take(SHOWN);
+    let end = if text.chars().nth(SHOWN).is_some() { " .." } else { "" };
+    format!("\"{}{end}\"", shown.collect::<String>())
 }
 
 /// Casts values that have equals of the type.

@@ -81,3 +81,14 @@ fn a_time_has_a_zone_and_is_not_rounded() {
         assert!(wrong.expected.contains(expected), "{wrong:?}");
     }
 }
+
+#[test]
+fn an_error_shows_the_beginning_of_a_long_text_on_one_line() {
+    let long = format!("yesterday\nat {}", "noon ".repeat(1_000));
+    let shown = |wrong: TypeMismatch| {
+        assert!(wrong.found.starts_with("\"yesterday at noon") && wrong.found.ends_with(" ..\""), "{wrong:?}");
+        assert!(wrong.found.chars().count() < 80, "{wrong:?}");
+    };
+    shown(times(&array(StringArray::from(vec![long.as_str()]))).unwrap_err());
+    shown(keys(&array(StringArray::from(vec![long.as_str()])), &DataType::Int64, false).unwrap_err());
+}
