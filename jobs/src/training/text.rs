@@ -310,8 +310,20 @@ fn number(text: &str) -> Option<Kind> {
         let kind = if digits <= DIGITS_OF_DOUBLE { Kind::Integer } else { Kind::LongInteger };
         return text.parse::<i64>().ok().map(|_| kind);
     }
-    let is_double = digits <= DIGITS_OF_DOUBLE && text.parse::<f64>().is_ok_and(f64::is_finite);
-    is_double.then_some(Kind::Double)
+    let keeps = |double: f64| double.is_finite() && (digits <= DIGITS_OF_DOUBLE || has_digits(double, mantissa));
+    text.parse::<f64>().is_ok_and(keeps).then_some(Kind::Double)
+}
+
+/// Whether the shortest text of a double has the digits of this mantissa: it is what a program writes for the double.
+fn has_digits(double: f64, mantissa: &str) -> bool {
+    let shortest = format!("{double:e}");
+    significant(shortest.split('e').next().unwrap_or_default()) == significant(mantissa)
+}
+
+/// The digits of a mantissa without the zeros at either end.
+fn significant(mantissa: &str) -> String {
+    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    digits.trim_matches('0').to_owned()
 }
 
 impl Kind {
