@@ -1,7 +1,8 @@
 //! Writes a file of rows: Parquet, CSV or JSON lines, by its name. The file appears only when it is complete.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
@@ -46,6 +47,8 @@ struct UnfinishedFile {
     part_path: PathBuf,
     path: PathBuf,
     is_renamed: bool,
+    /// The lock is held until the file is renamed or removed.
+    _locked: File,
 }
 
 enum Writer {
@@ -68,12 +71,14 @@ impl RowFile {
         RowFileFormat::from_extension(path).map_err(|mistake| mistakes.add(mistake)).ok()
     }
 
+    /// Errors: `Conflict` while another process writes the file.
     pub(crate) fn create(path: &Path, format: RowFileFormat, schema: &SchemaRef) -> Result<RowFile> {
         let mut part = path.as_os_str().to_owned();
         part.push(".part");
         let part = PathBuf::from(part);
-        let file = File::create(&part).map_err(|error| Error::from(error).with("file", path.display()))?;
-        let unfinished = UnfinishedFile { part_path: part, path: path.to_owned(), is_renamed: false };
+        let file = open_unfinished(&part, path)?;
+        let locked = file.try_clone().map_err(|error| Error::from(error).with("file", path.display()))?;
+        let unfinished = UnfinishedFile { part_path: part, path: path.to_owned(), is_renamed: false, _locked: locked };
         let writer = match format {
             RowFileFormat::Parquet => Writer::Parquet(Box::new(ArrowWriter::try_new(file, schema.clone(), None).map_err(unwritable)?)),
             RowFileFormat::Csv => {
@@ -138,6 +143,36 @@ impl Drop for UnfinishedFile {
             let _ = std::fs::remove_file(&self.part_path);
         }
     }
+}
+
+/// Opens the file under the name that it has until it is whole, locked and empty. A process that was killed may have
+/// left it.
+fn open_unfinished(part: &Path, path: &Path) -> Result<File> {
+    let at = |error: std::io::Error| Error::from(error).with("file", path.display());
+    loop {
+        // Emptied once it is locked.
+        let file = File::options().write(true).create(true).truncate(false).open(part).map_err(at)?;
+        match file.try_lock() {
+            // The process that had locked it has renamed it in between.
+            Ok(()) if !is_named(&file, part) => continue,
+            // Some file systems have no locks.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::conflict(format!("another process is writing {}", path.display()))
+                    .with("help", "wait until it has ended, or name another --out"));
+            }
+        }
+        if file.metadata().map_err(at)?.is_file() {
+            file.set_len(0).map_err(at)?;
+        }
+        return Ok(file);
+    }
+}
+
+/// Whether a path names an open file.
+fn is_named(file: &File, path: &Path) -> bool {
+    let (Ok(opened), Ok(named)) = (file.metadata(), std::fs::metadata(path)) else { return false };
+    (opened.dev(), opened.ino()) == (named.dev(), named.ino())
 }
 
 /// The error for a file that is to be written into a folder that does not exist.

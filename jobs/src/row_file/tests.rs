@@ -77,6 +77,23 @@ fn a_file_that_is_not_finished_leaves_nothing() {
 }
 
 #[test]
+fn a_file_is_written_by_one_process_at_a_time_and_what_a_killed_one_left_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scored.csv");
+    std::fs::write(folder.path().join("scored.csv.part"), "left by a process that was killed").unwrap();
+    let begin = || RowFile::create(&path, RowFileFormat::Csv, rows().schema_ref());
+    let mut first = begin().unwrap();
+    let refused = begin().err().unwrap();
+    assert!(refused.kind() == types::ErrorKind::Conflict && refused.message().contains("another process is writing"), "{refused}");
+    first.write(&rows()).unwrap();
+    first.finish().unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "id,n\n\"a, \"\"b\"\"\",3\n,\n");
+    begin().unwrap().finish().unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "id,n\n");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
 fn a_file_that_cannot_be_begun_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let nothing = Field::new("nothing", DataType::Struct(Fields::empty()), true);
