@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use catalog::{CatalogState, DefinitionKind};
-use definitions::{Definitions, ParameterDefinition, SinkDefinition, StreamDefinition, ViewDefinition, parse};
+use definitions::{Definitions, Origin, ParameterDefinition, SinkDefinition, StreamDefinition, ViewDefinition, parse};
 use engine::parameters::Parameters;
 use types::{Error, Result};
 
@@ -92,8 +92,17 @@ fn note_streams(state: &CatalogState, streams: &[StreamDefinition], mistakes: &m
         if applied.is_none_or(|applied| normalised(&applied.sql) != normalised(&stream.sql)) {
             let message = format!("the file of the edited sink has the stream \"{}\" otherwise than it is applied", stream.name);
             let expected = "a stream as it is applied: events are archived as their stream is defined there";
-            mistakes.add(Error::input(message).with("expected", expected));
+            mistakes.add(mistake_at(&stream.origin, message).with("expected", expected));
         }
+    }
+}
+
+/// A mistake in a definition of the file, with its place.
+fn mistake_at(origin: &Origin, message: String) -> Error {
+    let mistake = Error::input(message);
+    match &origin.file {
+        Some(file) => mistake.with("file", file.display()).with("line", origin.line),
+        None => mistake,
     }
 }
 
@@ -102,7 +111,7 @@ fn note_names(state: &CatalogState, views: &[ViewDefinition], mistakes: &mut Mis
     for view in views {
         if state.live(DefinitionKind::Stream).any(|stream| stream.name == view.name) {
             let message = format!("the file of the edited sink has the view \"{}\", and the catalog has a stream of that name", view.name);
-            mistakes.add(Error::input(message).with("expected", "another name"));
+            mistakes.add(mistake_at(&view.origin, message).with("expected", "another name"));
         }
     }
 }

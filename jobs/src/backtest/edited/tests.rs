@@ -71,6 +71,9 @@ fn what_has_no_meaning_beside_an_edited_sink_is_refused() {
         let error = edited_file(&[statement]).err().unwrap_or_else(|| panic!("{statement} is taken"));
         assert!(error.to_string().contains(why), "{error}");
     }
+    let error = edited_file(&[COUNTED, &*stream]).err().unwrap();
+    assert_eq!(error.fact("line"), Some("2"), "{error}");
+    assert!(error.fact("file").is_some_and(|file| file.ends_with("edited.sql")), "{error}");
 }
 
 #[test]
