@@ -6,10 +6,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, Query, Spanned, Statement, Visitor};
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use definitions::syntax::SyntaxNode;
 use definitions::{Definitions, ViewDefinition, parse};
+use types::sql_dialect::SqlDialect;
 
 /// Returns the text as it is compared and stored: no trailing spaces, no blank lines around it, no semicolon at the
 /// end.
@@ -70,7 +70,7 @@ pub(crate) fn names_as_staging(sql: &str, view: &str) -> bool {
 }
 
 fn query_of(select: &str) -> Option<Query> {
-    match Parser::parse_sql(&GenericDialect {}, select).ok()?.pop()? {
+    match Parser::parse_sql(&SqlDialect, select).ok()?.pop()? {
         Statement::Query(query) => Some(*query),
         _ => None,
     }

@@ -17,7 +17,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use definitions::{Definitions, OnError, StreamDefinition, ViewDefinition, parse};
 use engine::events::plan_schema;
 use engine::functions::Functions;
@@ -25,6 +25,7 @@ use engine::plan::{Planned, Planner, TypedTextColumns, asking_session_builder, s
 use futures::TryStreamExt;
 use storage::{ObjectStorage, OffsetRanges, archive_plan};
 use types::files::{FileKind, FileRecord};
+use types::sql_dialect::parse_statement;
 use types::vector::Vector;
 use types::{Error, Result};
 
@@ -123,7 +124,7 @@ impl Expected {
     /// Returns the schema of the view's columns.
     pub async fn schema(&self) -> Result<SchemaRef> {
         let plain = self.ask(Moment { t: 0, as_of: false })?;
-        let planned = self.session(&Vector::new())?.sql(&plain.sql).await.map_err(|error| about(&plain, error))?;
+        let planned = planned(&self.session(&Vector::new())?, &plain.sql).await.map_err(|error| about(&plain, error))?;
         // Analysed, as the rows are: a quotient of decimals has another type before.
         let planned = planned.into_optimized_plan().map_err(|error| about(&plain, error))?;
         let fields = planned.schema().fields().iter().take(plain.columns.len()).cloned();
@@ -167,7 +168,7 @@ impl Expected {
 
     /// Runs any SQL over the events before `vector`.
     pub async fn run(&self, sql: &str, vector: &Vector) -> Result<SendableRecordBatchStream> {
-        let asked = self.session(vector)?.sql(sql).await?;
+        let asked = planned(&self.session(vector)?, sql).await?;
         let task = Arc::new(asked.task_ctx());
         let plan = asked.create_physical_plan().await?;
         self.read.watch(&plan);
@@ -205,6 +206,12 @@ impl Expected {
 
 /// The rule that evaluates the cheaper ones of several conditions first.
 const REORDERING: &str = "push_down_filter";
+
+/// Parses the text as the SQL of views is parsed, and plans it.
+async fn planned(session: &SessionContext, sql: &str) -> DataFusionResult<DataFrame> {
+    let plan = session.state().statement_to_plan(parse_statement(sql)?).await?;
+    session.execute_logical_plan(plan).await
+}
 
 fn about(plain: &Plain, error: datafusion::error::DataFusionError) -> Error {
     Error::from(error).with("sql", &plain.sql)

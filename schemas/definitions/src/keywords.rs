@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Word};
 
 use types::Error;
+use types::sql_dialect::SqlDialect;
 use types::sql_errors::{SqlPlace, parser_text};
 
 use crate::syntax::SyntaxNode;
@@ -110,7 +111,7 @@ pub(crate) fn keywords_as_names(tokens: &[TokenWithSpan]) -> Vec<KeywordAsName> 
 
 /// Where the parser stops.
 fn stopped_at(tokens: &[TokenWithSpan]) -> Option<SqlPlace> {
-    let mut parser = Parser::new(&GenericDialect {}).with_tokens_with_locations(tokens.to_vec());
+    let mut parser = Parser::new(&SqlDialect).with_tokens_with_locations(tokens.to_vec());
     match parser.parse_statements() {
         Err(error) => Some(parser_text(&error.to_string()).1.unwrap_or(END_OF_TEXT)),
         // It takes END for the end of a block, and leaves what follows.

@@ -69,7 +69,7 @@ mod typed_texts;
 pub(crate) mod value_texts;
 mod wrapped;
 
-pub(crate) use date_parts::is_part_of_postgresql;
+pub(crate) use date_parts::{date_part, is_part_of_postgresql};
 pub use decimals::QUOTIENT;
 pub(crate) use direct::{DirectMerge, GroupedStates};
 pub(crate) use distinct::{DistinctSet, DistinctSize};

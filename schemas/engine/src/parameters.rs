@@ -11,10 +11,10 @@ use datafusion::common::Span;
 use datafusion::sql::sqlparser::ast::{
     self, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Spanned, Value, VisitorMut,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use definitions::syntax::SyntaxNode;
 use definitions::{ParameterDefinition, ParameterType};
+use types::sql_dialect::SqlDialect;
 use types::suggest::expected;
 use types::{Error, Result};
 
@@ -102,7 +102,7 @@ impl Parameter {
             ParameterType::Double | ParameterType::Decimal { .. } => format!("CAST('{}' AS {})", quoted(), self.value_type),
             ParameterType::Interval => format!("INTERVAL '{}'", quoted()),
         };
-        let parsed = Parser::new(&GenericDialect {}).try_with_sql(&sql).and_then(|mut parser| parser.parse_expr());
+        let parsed = Parser::new(&SqlDialect).try_with_sql(&sql).and_then(|mut parser| parser.parse_expr());
         parsed.map_err(|error| Error::internal(format!("the value of the parameter \"{}\" is no SQL: {error}", self.name)))
     }
 }
@@ -177,7 +177,7 @@ fn name_of(function: &Function) -> Result<&str> {
 /// Returns the names of the parameters that a SELECT uses; none if it does not parse.
 pub fn names_in(select: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for statement in Parser::parse_sql(&GenericDialect {}, select).unwrap_or_default() {
+    for statement in Parser::parse_sql(&SqlDialect, select).unwrap_or_default() {
         let _ = statement.visit_expressions(|expr| {
             if let Expr::Function(function) = expr
                 && is_parameter(function)

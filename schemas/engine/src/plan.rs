@@ -46,6 +46,7 @@ mod doubles_of_sets;
 mod elements;
 pub mod explain;
 mod exponents;
+mod extract;
 mod hidden;
 mod ignored;
 mod intervals;

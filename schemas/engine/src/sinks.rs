@@ -25,6 +25,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use definitions::{Diagnostics, SinkDefinition, StreamDefinition};
+use types::sql_dialect::{SqlDialect, parse_statement};
 use types::sql_errors::constants_as_sql;
 use types::sql_types::timestamp_type;
 use types::{Error, Result};
@@ -188,7 +189,7 @@ fn session(functions: &Functions, sources: Sources<'_>) -> Result<SessionContext
 /// Returns the name of the first table of a SELECT, which is a sink's stream. `None` where the text has to be planned
 /// to know it.
 pub fn stream_of(select: &str) -> Option<String> {
-    let statements = Parser::parse_sql(&GenericDialect {}, select).ok()?;
+    let statements = Parser::parse_sql(&SqlDialect, select).ok()?;
     let [ast::Statement::Query(query)] = statements.as_slice() else { return None };
     let ast::SetExpr::Select(select) = &*query.body else { return None };
     let ast::TableFactor::Table { name, .. } = &select.from.first().filter(|_| query.with.is_none())?.relation else { return None };
@@ -210,8 +211,7 @@ pub(crate) async fn analysed(
     let ours = |message: String| vec![SelectError { error: Error::input(message), span: None }];
     let another = || ours(format!("{what} is a SELECT, found another statement"));
     let state = session.state();
-    let dialect = state.config().options().sql_parser.dialect;
-    let Statement::Statement(mut statement) = state.sql_to_statement(select, &dialect).map_err(one)? else { return Err(another()) };
+    let Statement::Statement(mut statement) = parse_statement(select).map_err(one)? else { return Err(another()) };
     let ast::Statement::Query(query) = &mut *statement else { return Err(another()) };
     let in_calls = || ignored_in_calls(&**query).filter(|_| sources.is_strict);
     if let Some(clause) = ignored_clause(&**query).or_else(in_calls) {

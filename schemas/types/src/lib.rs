@@ -5,9 +5,8 @@
 //! what the log delivers. [`files`] names what the object storage holds, and [`columns`] names the columns that the
 //! system adds to a user's own. [`failures`] are the events on which a view fails, which it leaves out. [`threads`]
 //! says which work runs on which threads, and [`liveness`] which processes are dead; what they left goes with
-//! [`process_folder`]. A [`Strategy`] is how a batch run
-//! makes a snapshot, a [`TransitionKind`] what happened to a key of an alert. [`value_texts`] has values as PostgreSQL
-//! writes them.
+//! [`process_folder`]. A [`Strategy`] is how a batch run makes a snapshot, a [`TransitionKind`] what happened to a key
+//! of an alert. [`sql_dialect`] is how SQL is parsed, and [`value_texts`] has values as PostgreSQL writes them.
 
 pub mod clocks;
 pub mod columns;
@@ -24,6 +23,7 @@ pub mod process_folder;
 mod reason;
 pub mod record;
 pub mod redact;
+pub mod sql_dialect;
 pub mod sql_errors;
 pub mod sql_types;
 mod strategy;

@@ -7,9 +7,9 @@ use datafusion::sql::sqlparser::ast::{
     CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
     ObjectNamePart, Value,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use types::Result;
+use types::sql_dialect::SqlDialect;
 
 use super::names::resolved;
 
@@ -47,7 +47,7 @@ pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
 
 /// The expression that a text is.
 pub(super) fn expression(text: &str) -> Result<Expr> {
-    let parsed = Parser::new(&GenericDialect {}).try_with_sql(text).and_then(|mut parser| parser.parse_expr());
+    let parsed = Parser::new(&SqlDialect).try_with_sql(text).and_then(|mut parser| parser.parse_expr());
     Ok(parsed.map_err(DataFusionError::from)?)
 }
 

@@ -14,10 +14,10 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{self, Visitor};
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use definitions::syntax::SyntaxNode;
 use serde_json::Value;
+use types::sql_dialect::SqlDialect;
 use types::sql_types::sql_name;
 use types::{Error, Reason, Result};
 
@@ -168,7 +168,7 @@ fn with_casts(statement: &Statement, casts: &BTreeMap<usize, DataType>) -> Resul
             return Ok(());
         };
         let text = format!("CAST(${number} AS {})", sql_name(data_type));
-        let cast = Parser::new(&GenericDialect {}).try_with_sql(&text).and_then(|mut parser| parser.parse_expr());
+        let cast = Parser::new(&SqlDialect).try_with_sql(&text).and_then(|mut parser| parser.parse_expr());
         *expr = cast.map_err(|error| Error::input(format!("the type of ${number} is not supported")).caused_by(error))?;
         Ok(())
     })?;
@@ -447,7 +447,7 @@ mod tests {
     #[test]
     fn a_parameter_that_the_text_casts_gets_no_other_type() {
         let sql = "SELECT upper($1), CAST($2 AS INT), CAST(($3) AS TEXT) || $3, $4 FROM v WHERE a = ANY(($5)) AND b = $6::INT::TEXT";
-        let statement = DFParserBuilder::new(sql).with_dialect(&GenericDialect {}).build().unwrap().parse_statement().unwrap();
+        let statement = DFParserBuilder::new(sql).with_dialect(&SqlDialect).build().unwrap().parse_statement().unwrap();
         let places = Places::find(&statement);
         assert_eq!(places.in_any, BTreeMap::from([(5, true)]));
         assert_eq!(places.alone, BTreeMap::from([(4, false), (5, true)]));

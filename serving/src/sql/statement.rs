@@ -17,6 +17,7 @@ use definitions::keywords;
 use definitions::syntax::SyntaxNode;
 use engine::events::parse_timestamp;
 use engine::plan::{LACKS_BRACKETS, ignored_clause, ignored_in_calls, lacks_brackets};
+use types::sql_dialect::SqlDialect;
 use types::tiles::Micros;
 use types::{Error, Reason, Result};
 
@@ -56,7 +57,7 @@ pub(super) fn read(sql: &str) -> Result<ParsedQuery> {
 }
 
 fn parsed(sql: &str) -> std::result::Result<VecDeque<Statement>, DataFusionError> {
-    DFParserBuilder::new(sql).with_dialect(&GenericDialect {}).build().and_then(|mut parser| parser.parse_statements())
+    DFParserBuilder::new(sql).with_dialect(&SqlDialect).build().and_then(|mut parser| parser.parse_statements())
 }
 
 /// Explains why a text cannot be parsed, where the parser's own error would mislead.

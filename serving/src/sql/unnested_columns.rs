@@ -9,12 +9,12 @@ use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, Ident, JoinOperator, ObjectNamePart, Select, SetExpr, TableAlias, TableFactor, TableWithJoins,
     VisitorMut,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use definitions::syntax::SyntaxNode;
 
 use super::names::resolved;
 use super::params::inner_mut;
+use types::sql_dialect::SqlDialect;
 
 /// Rewrites every SELECT from one table and the items of one of its columns.
 pub(super) fn rewrite(statement: &mut Statement) {
@@ -68,7 +68,7 @@ fn with_items(from: &[TableWithJoins]) -> Option<(Vec<TableWithJoins>, Ident)> {
         _ => return None,
     };
     let sql = format!("SELECT * FROM (SELECT *, unnest({array}) AS {column} FROM {table}) AS {table_name}");
-    let query = Parser::new(&GenericDialect {}).try_with_sql(&sql).and_then(|mut parser| parser.parse_query()).ok()?;
+    let query = Parser::new(&SqlDialect).try_with_sql(&sql).and_then(|mut parser| parser.parse_query()).ok()?;
     match *query.body {
         SetExpr::Select(select) if resolved(table_name) != resolved(&alias.name) => Some((select.from, alias.name.clone())),
         _ => None,

@@ -16,11 +16,11 @@ use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::{
     JoinConstraint, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor, VisitorMut,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use definitions::StreamDefinition;
 use definitions::syntax::SyntaxNode;
 use engine::events::event_schema;
+use types::sql_dialect::SqlDialect;
 use types::{Error, Result};
 
 use super::names::{DEFAULT_CATALOG, DEFAULT_SCHEMA, resolved};
@@ -193,7 +193,7 @@ fn own_columns(relation: &TableFactor, stream: &FoundStream<'_>) -> Result<Table
     let alias = alias.map_or_else(|| format!("AS {}", quoted(&stream.alias)), |alias| alias.to_string());
     let columns: Vec<String> = stream.definition.columns.iter().map(|column| quoted(&column.name)).collect();
     let text = format!("(SELECT {} FROM {table}) {alias}", columns.join(", "));
-    let parsed = Parser::new(&GenericDialect {}).try_with_sql(&text).and_then(|mut parser| parser.parse_table_factor());
+    let parsed = Parser::new(&SqlDialect).try_with_sql(&text).and_then(|mut parser| parser.parse_table_factor());
     parsed.map_err(|error: ParserError| DataFusionError::from(error).into())
 }
 

@@ -44,6 +44,7 @@ files!(
     lookups,
     spellings,
     functions,
+    json,
     sequences,
     numbers,
     view_errors,

@@ -1,9 +1,9 @@
 //! SQL text as syntax: a view's SELECT, and what `verify` adds to it.
 
 use datafusion::sql::sqlparser::ast::{Expr, Function, FunctionArguments, Ident, Query, Select, SelectItem, SetExpr};
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use definitions::syntax::SyntaxNode;
+use types::sql_dialect::SqlDialect;
 use types::{Error, Result};
 
 /// Returns the SELECT with the view's columns.
@@ -17,7 +17,7 @@ pub(super) fn top_select(query: &mut Query) -> Result<&mut Select> {
 
 pub(super) fn parse_query(sql: &str) -> Result<Query> {
     let wrong = |error: ParserError| Error::input(format!("the SELECT does not parse: {error}"));
-    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(sql).map_err(wrong)?;
+    let mut parser = Parser::new(&SqlDialect).try_with_sql(sql).map_err(wrong)?;
     let mut query = *parser.parse_query().map_err(wrong)?;
     query.visit_expressions_mut(|expr| {
         if let Some(column) = column_named_as_function(expr) {
@@ -41,10 +41,10 @@ fn column_named_as_function(expr: &Expr) -> Option<Expr> {
 /// Parses text that `verify` itself wrote.
 pub(super) fn parse_expr(sql: &str) -> Result<Expr> {
     let wrong = |error| Error::internal(format!("verify wrote an expression that does not parse: {sql}: {error}"));
-    Parser::new(&GenericDialect {}).try_with_sql(sql).map_err(wrong)?.parse_expr().map_err(wrong)
+    Parser::new(&SqlDialect).try_with_sql(sql).map_err(wrong)?.parse_expr().map_err(wrong)
 }
 
 pub(super) fn parse_item(sql: &str) -> Result<SelectItem> {
     let wrong = |error| Error::internal(format!("verify wrote a column that does not parse: {sql}: {error}"));
-    Parser::new(&GenericDialect {}).try_with_sql(sql).map_err(wrong)?.parse_select_item().map_err(wrong)
+    Parser::new(&SqlDialect).try_with_sql(sql).map_err(wrong)?.parse_select_item().map_err(wrong)
 }

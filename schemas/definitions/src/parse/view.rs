@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use chrono_tz::Tz;
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -14,6 +13,7 @@ use crate::durations::{format_bytes, format_duration_parts, parse_duration, pars
 use crate::keywords::{KeywordAsName, help, interval_as_name, keywords_as_names};
 use crate::{Diagnostic, Diagnostics, KEEP_OLD, NamedWindow, OnError, Origin, Schedule, ViewDefinition, time_zones};
 use types::Strategy;
+use types::sql_dialect::SqlDialect;
 use types::sql_errors::parser_text;
 use types::tiles::Level;
 
@@ -126,7 +126,7 @@ pub(super) fn select(what: &str, cursor: &mut Cursor<'_>, problems: &mut Diagnos
 fn syntax_errors(cursor: &Cursor<'_>) -> Vec<Diagnostic> {
     let tokens: Vec<TokenWithSpan> = cursor.rest().iter().map(|lexeme| lexeme.token.clone()).collect();
     let end = cursor.rest().last().map_or(cursor.place(), |last| last.end_place());
-    let mut parser = Parser::new(&GenericDialect {}).with_tokens_with_locations(tokens.clone());
+    let mut parser = Parser::new(&SqlDialect).with_tokens_with_locations(tokens.clone());
     let problem = match parser.parse_query() {
         Ok(query) => {
             let next = parser.peek_token();

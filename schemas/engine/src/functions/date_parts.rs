@@ -15,7 +15,7 @@ use super::wrapped::{FunctionCall, Wrapped};
 
 const MINUTE_NANOSECONDS: i64 = 60_000_000_000;
 
-pub(super) fn date_part() -> ScalarUDF {
+pub(crate) fn date_part() -> ScalarUDF {
     ScalarUDF::from(Wrapped { inner: datetime::date_part(), call: PartsOfPostgresql })
 }
 

@@ -21,7 +21,7 @@ fn known() -> Parameters {
 }
 
 fn query(select: &str) -> ast::Query {
-    match Parser::parse_sql(&GenericDialect {}, select).unwrap().pop() {
+    match Parser::parse_sql(&SqlDialect, select).unwrap().pop() {
         Some(ast::Statement::Query(query)) => *query,
         other => panic!("{other:?}"),
     }

@@ -81,7 +81,7 @@ impl Planner {
     /// Plans one view.
     pub async fn plan(&self, view: &ViewDefinition) -> Result<Planned, Diagnostics> {
         let (session, respelled) = self.session(view).await?;
-        let query = parse(&session, view)?;
+        let query = parse(view)?;
         let shape = refuse::check(&query, view, &self.functions)?;
         if self.is_strict {
             refuse::check_calls(&query, view)?;
@@ -179,7 +179,7 @@ impl Planner {
     /// Registers the staging views that `view` names, deepest first. `open` are the views being resolved: a name that
     /// recurs is a cycle.
     async fn register_named(&self, view: &ViewDefinition, session: &SessionContext, open: &mut Vec<Arc<str>>) -> Result<(), Diagnostics> {
-        let query = parse(session, view)?;
+        let query = parse(view)?;
         for name in refuse::relations(&query) {
             let Some(named) = self.views.get(name.as_str()) else { continue };
             if open.contains(&named.name) {
@@ -193,7 +193,7 @@ impl Planner {
             open.push(named.name.clone());
             Box::pin(self.register_named(named, session, open)).await?;
             open.pop();
-            let query = parse(session, named)?;
+            let query = parse(named)?;
             if refuse::check(&query, named, &self.functions)? == SelectShape::Stateful {
                 let error = Error::input(format!(
                     "the view \"{name}\" aggregates, and an aggregate over an aggregate is not kept exactly: expected \

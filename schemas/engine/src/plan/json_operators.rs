@@ -79,13 +79,15 @@ mod tests {
 
     use crate::functions::Functions;
     use crate::plan::planning_session;
+    use types::sql_dialect::parse_statement;
 
     const JSON: &str = r#"'{"a": {"b": [10, {"c": "x"}]}, "t": "two words", "n": 1.50, "z": null, "y": true}'"#;
 
     async fn answer(expression: &str) -> Result<String, String> {
         let session = planning_session(&Functions::standard()).unwrap();
-        let rows = session.sql(&format!("SELECT {expression} AS found FROM (VALUES ({JSON}, 'a')) AS events(j, k)")).await;
-        let rows = rows.map_err(|error| error.to_string())?.collect().await.map_err(|error| error.to_string())?;
+        let sql = format!("SELECT {expression} AS found FROM (VALUES ({JSON}, 'a')) AS events(j, k)");
+        let plan = session.state().statement_to_plan(parse_statement(&sql).unwrap()).await.map_err(|error| error.to_string())?;
+        let rows = session.execute_logical_plan(plan).await.unwrap().collect().await.map_err(|error| error.to_string())?;
         Ok(if rows[0].column(0).is_null(0) { "NULL".to_owned() } else { array_value_to_string(rows[0].column(0), 0).unwrap() })
     }
 

@@ -17,6 +17,7 @@ use crate::plan::doubles::DoublesStay;
 use crate::plan::doubles_of_sets::DoublesOfSetsStay;
 use crate::plan::elements::ElementsOfArrays;
 use crate::plan::exponents::ExponentsAreWrittenOut;
+use crate::plan::extract::PartsAreExtracted;
 use crate::plan::intervals::IntervalsHaveLengths;
 use crate::plan::json_operators::JsonOperators;
 use crate::plan::number_arrays::NumbersOfArraysAreCompared;
@@ -47,8 +48,8 @@ pub fn session_builder() -> SessionStateBuilder {
 }
 
 /// Our planners of expressions.
-fn planners() -> [Arc<dyn ExprPlanner>; 2] {
-    [Arc::new(ElementsOfArrays), Arc::new(JsonOperators)]
+fn planners() -> [Arc<dyn ExprPlanner>; 3] {
+    [Arc::new(ElementsOfArrays), Arc::new(JsonOperators), Arc::new(PartsAreExtracted)]
 }
 
 /// Returns the base of sessions that run arbitrary queries. It omits the rule that eliminates common subexpressions:

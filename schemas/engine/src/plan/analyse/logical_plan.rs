@@ -7,12 +7,12 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use definitions::{Diagnostics, ViewDefinition};
 use types::Error;
+use types::sql_dialect::parse_statement;
 
 use crate::plan::refuse::{at_error, at_select};
 
-pub(super) fn parse(session: &SessionContext, view: &ViewDefinition) -> Result<ast::Query, Diagnostics> {
-    let dialect = session.state().config().options().sql_parser.dialect;
-    match session.state().sql_to_statement(&view.select, &dialect).map_err(|error| at_error(view, error))? {
+pub(super) fn parse(view: &ViewDefinition) -> Result<ast::Query, Diagnostics> {
+    match parse_statement(&view.select).map_err(|error| at_error(view, error))? {
         Statement::Statement(statement) => match *statement {
             ast::Statement::Query(query) => Ok(*query),
             other => {

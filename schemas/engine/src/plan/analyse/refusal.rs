@@ -46,7 +46,7 @@ impl Planner {
         SelectError { error, span }: SelectError,
     ) -> Diagnostics {
         if let Some(name) = unknown_relation(error.message()) {
-            let known = self.selected_from(view, session);
+            let known = self.selected_from(view);
             return at_span(view, span, &Error::input(format!("{}{}", error.message(), expected(name, &known))));
         }
         let wrong = if span.is_none() { wrong_expression(session, query, error.message()).await } else { None };
@@ -61,9 +61,9 @@ impl Planner {
     }
 
     /// Returns what a view may select from: the streams, and the staging views.
-    fn selected_from(&self, view: &ViewDefinition, session: &SessionContext) -> Vec<&str> {
+    fn selected_from(&self, view: &ViewDefinition) -> Vec<&str> {
         let is_staging = |other: &ViewDefinition| {
-            let query = parse(session, other);
+            let query = parse(other);
             query.is_ok_and(|query| matches!(refuse::check(&query, other, &self.functions), Ok(SelectShape::Staging)))
         };
         let views = self.views.values().filter(|other| other.name != view.name && is_staging(other));

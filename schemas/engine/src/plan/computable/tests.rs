@@ -101,7 +101,7 @@ async fn a_unit_that_is_not_known_is_refused_with_those_that_are() {
 
 #[tokio::test]
 async fn an_operator_that_cannot_be_computed_is_refused() {
-    let of_arrays = "compares arrays, and this is a text: expected an array on each side; of a JSON, a column of the stream";
+    let of_arrays = "compares arrays, and this is a text: expected an array on each side; of a JSON, payload ->> 'a'";
     let conditions = [
         ("status @> '{}'", "(status @> '{}') cannot be computed: @> ", of_arrays),
         ("'{}' <@ status", "('{}' <@ status) cannot be computed: <@ ", of_arrays),
