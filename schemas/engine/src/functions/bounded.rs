@@ -131,8 +131,8 @@ impl Growth {
         Ok(())
     }
 
-    /// Returns an upper bound of each row's result in bytes, or of its steps. Empty for arguments that the function itself
-    /// refuses.
+    /// Returns an upper bound of each row's result in bytes, or of its steps. Empty for arguments that the function
+    /// itself refuses.
     ///
     /// A column of one row stands for all rows.
     fn sizes(self, columns: &[ArrayRef], rows: Range<usize>) -> Result<Vec<u64>> {

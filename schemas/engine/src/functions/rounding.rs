@@ -1,5 +1,5 @@
-//! `round(x)` of a real number: halfway between two integers it is the even one, as in PostgreSQL. Of a decimal it is the
-//! one farther from 0, as DataFusion's is of both.
+//! `round(x)` of a real number: halfway between two integers it is the even one, as in PostgreSQL. Of a decimal it is
+//! the one farther from 0, as DataFusion's is of both.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Casts as in PostgreSQL, in every session: a number becomes the nearest integer (`2.7::int` is 3), and a value the text
-//! that PostgreSQL has for it. DataFusion's casts cut the fraction off.
+//! Casts as in PostgreSQL, in every session: a number becomes the nearest integer (`2.7::int` is 3), and a value the
+//! text that PostgreSQL has for it. DataFusion's casts cut the fraction off.
 
 use std::sync::Arc;
 

@@ -36,8 +36,8 @@ pub(super) struct SelectParts {
 pub(super) struct StateCall {
     /// The aggregate call without `within`. Its ORDER BY is not completed yet.
     pub(super) call: Expr,
-    /// The call as its fields are named: without ORDER BY, unless an earlier state has that name, and with a number if two
-    /// have that too.
+    /// The call as its fields are named: without ORDER BY, unless an earlier state has that name, and with a number if
+    /// two have that too.
     pub(super) sql: String,
     /// The call as it is shown.
     pub(super) shown: String,
@@ -130,7 +130,7 @@ fn state_of(function: AggregateFunction, states: &mut Vec<StateCall>) -> usize {
         return known;
     }
     let (sql, shown) = (sql_of(&call, ColumnNames::Bare), ordered_sql_of(&call, ColumnNames::Bare));
-    // Two calls may differ in their order alone, or in a cast, which is not shown.
+    // Two calls may differ in their order alone, or in a cast, which is not shown, as do round(x) and x::BIGINT.
     let mut names = [sql, shown.clone()].into_iter().chain((2..).map(|number| format!("{shown} #{number}")));
     let sql = names.find(|name| states.iter().all(|state| state.sql != *name)).unwrap_or_default();
     let approximate = is_approximate(&name);

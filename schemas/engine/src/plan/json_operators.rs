@@ -1,4 +1,5 @@
-//! PostgreSQL's operators that read JSON, in every session: `->` and `->>`, and `#>` and `#>>` with one path for all rows.
+//! PostgreSQL's operators that read JSON, in every session: `->` and `->>`, and `#>` and `#>>` with one path for all
+//! rows.
 //!
 //! JSON is a text here. A member that is missing, and any member of a text that is not JSON, is NULL.
 

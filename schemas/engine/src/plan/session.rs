@@ -62,14 +62,15 @@ pub fn asking_session_builder() -> SessionStateBuilder {
     session_builder().with_optimizer_rules(rules).with_physical_optimizer_rule(Arc::new(OrderedDistinctHasNoLimit))
 }
 
-/// Returns the base of the sessions that answer queries. There a UNION may have doubles and decimals in one column, which
-/// definitions refuse, and a text beside a decimal keeps its digits, on which states of definitions may depend.
+/// Returns the base of the sessions that answer queries. There a UNION may have doubles and decimals in one column,
+/// which definitions refuse, and a text beside a decimal keeps its digits, on which states of definitions may depend.
 pub fn query_session_builder() -> SessionStateBuilder {
     let of_queries: [Rule; 3] = [Arc::new(DoublesOfSetsStay), Arc::new(TextsKeepTheirPlaces), Arc::new(NumbersOfArraysAreCompared)];
     asking_session_builder().with_analyzer_rules(analyzer_rules(of_queries))
 }
 
-/// Our rules, those of queries among them, then DataFusion's. Casts come last: they depend on the types of what is cast.
+/// Our rules, those of queries among them, then DataFusion's. Casts come last: they depend on the types of what is
+/// cast.
 fn analyzer_rules<const N: usize>(of_queries: [Rule; N]) -> Vec<Rule> {
     let own: [Rule; 4] =
         [Arc::new(ExponentsAreWrittenOut), Arc::new(DoublesStay), Arc::new(QuotientsKeepDigits), Arc::new(IntervalsHaveLengths)];
