@@ -437,7 +437,9 @@ fn in_our_types(text: &str) -> String {
         ("Date32", "DATE"),
         ("Date64", "DATE"),
     ];
-    let text = times_in_our_types(&constants_as_sql(text));
+    // Arrow names the default type of decimals, whichever was asked for.
+    let text = text.replace(" to value of Decimal128(38, 10) type", " to value of DECIMAL type");
+    let text = times_in_our_types(&constants_as_sql(&text));
     word_by_word(&text, |word| OURS.iter().find(|(theirs, _)| *theirs == word).map_or(word, |(_, ours)| ours))
 }
 

@@ -22,6 +22,11 @@ pub(super) trait FunctionCall: Debug + PartialEq + Eq + Hash + Send + Sync + 'st
         Ok(())
     }
 
+    /// The name of a call's column, where DataFusion's function has another one.
+    fn column_name(&self, _: &[Expr]) -> Option<String> {
+        None
+    }
+
     /// The field of the result, where DataFusion's function has another one.
     fn field(&self, _: &ScalarUDF, _: &ReturnFieldArgs<'_>) -> Option<FieldRef> {
         None
@@ -45,6 +50,10 @@ impl<C: FunctionCall> ScalarUDFImpl for Wrapped<C> {
 
     fn aliases(&self) -> &[String] {
         self.inner.aliases()
+    }
+
+    fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
+        self.call.column_name(arguments).map_or_else(|| self.inner.schema_name(arguments), Ok)
     }
 
     fn signature(&self) -> &Signature {

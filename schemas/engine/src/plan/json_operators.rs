@@ -9,12 +9,12 @@ use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF, cast, lit};
+use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF, binary_expr, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use types::sql_types::sql_name;
 use types::value_texts::array_items;
 
-use crate::functions::{json_member, json_member_as_text};
+use crate::functions::{json_member, json_member_as_text, member_operator};
 use crate::plan::hidden::strip_casts;
 use crate::plan::typed_texts::MAKE_ARRAY;
 
@@ -40,6 +40,17 @@ impl ExprPlanner for JsonOperators {
         let steps = if is_path { path(right, &op, schema)? } else { vec![step(right, &op, schema)?] };
         let args = std::iter::once(json).chain(steps).collect();
         Ok(PlannerResult::Planned(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(read), args))))
+    }
+}
+
+/// Returns the expression as the user wrote it.
+pub(super) fn written(expr: Expr) -> Expr {
+    match &expr {
+        Expr::ScalarFunction(call) => match (member_operator(call.name()), call.args.as_slice()) {
+            (Some(operator), [json, step]) => binary_expr(json.clone(), operator, step.clone()),
+            _ => expr,
+        },
+        _ => expr,
     }
 }
 
@@ -80,7 +91,9 @@ mod tests {
 
     use crate::functions::Functions;
     use crate::plan::planning_session;
+    use crate::plan::written::{ColumnNames, sql_of};
     use types::sql_dialect::parse_statement;
+    use types::sql_errors::constants_as_sql;
 
     const JSON: &str = r#"'{"a": {"b": [10, {"c": "x"}]}, "t": "two words", "n": 1.50, "z": null, "y": true}'"#;
 
@@ -117,6 +130,18 @@ mod tests {
             ("j ->> 't' || '!'", "two words!"),
         ] {
             assert_eq!(answer(expression).await.as_deref(), Ok(expected), "{expression}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_column_is_named_by_the_operator() {
+        let session = planning_session(&Functions::standard()).unwrap();
+        for sql in ["j ->> 'a'", "j -> 'a' -> 0 ->> 'b'"] {
+            let statement = parse_statement(&format!("SELECT {sql} FROM (VALUES ('{{}}')) AS events(j)")).unwrap();
+            let plan = session.state().statement_to_plan(statement).await.unwrap();
+            assert_eq!(constants_as_sql(plan.schema().field(0).name()), format!("events.{sql}"));
+            let shown = plan.expressions().iter().map(|expr| sql_of(expr, ColumnNames::Bare)).collect::<Vec<_>>();
+            assert_eq!(shown.concat().replace(['(', ')'], ""), sql);
         }
     }
 

@@ -11,7 +11,7 @@ use datafusion::sql::unparser::expr_to_sql;
 use definitions::syntax::SyntaxNode;
 use types::Result;
 
-use crate::plan::{casts, decimals, intervals};
+use crate::plan::{casts, decimals, intervals, json_operators};
 
 /// Begins the argument that stands for an ORDER BY.
 const ORDER: &str = "\u{1}order ";
@@ -49,7 +49,10 @@ fn readable(expr: &Expr, names: ColumnNames) -> Expr {
     let readable = expr.clone().transform_up(|node| match node {
         Expr::Column(column) => Ok(Transformed::yes(Expr::Column(names.shown(column)))),
         Expr::Cast(cast) => Ok(Transformed::yes(*cast.expr)),
-        Expr::ScalarFunction(_) => Ok(Transformed::yes(casts::written(intervals::written(decimals::written(node))))),
+        Expr::ScalarFunction(_) => {
+            let written = json_operators::written(casts::written(intervals::written(decimals::written(node))));
+            Ok(Transformed::yes(written))
+        }
         other => Ok(Transformed::no(other)),
     });
     readable.map_or_else(|_| expr.clone(), |readable| readable.data)

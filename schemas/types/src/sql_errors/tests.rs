@@ -172,6 +172,8 @@ fn numbers_that_do_not_fit_are_shown_without_the_words_of_the_engine() {
     assert_eq!(of_arrow(cast), "a number is too large: 9999999999999999999 does not fit BIGINT");
     let of_decimal = ArrowError::CastError("value of 3000000000 is out of range Int32".into());
     assert_eq!(of_arrow(of_decimal), "a number is too large: 3000000000 does not fit INT");
+    let of_text = ArrowError::CastError("Cannot cast string 'bad' to value of Decimal128(38, 10) type".into());
+    assert_eq!(of_arrow(of_text), "cannot cast string 'bad' to value of DECIMAL type", "of whichever decimal it is cast to");
     let abs = ArrowError::ComputeError("Int64Array overflow on abs(-9223372036854775808)".into());
     assert_eq!(of_arrow(abs), "a number is too large: abs(-9223372036854775808)");
     for (text, expected) in [
