@@ -65,6 +65,7 @@ mod running;
 mod search_path;
 mod series;
 mod similar_to;
+mod sized_rows;
 mod source;
 mod statement;
 mod states;

@@ -25,6 +25,7 @@ use tokio_util::task::AbortOnDropHandle;
 use types::{Error, Reason, Result, threads};
 
 use super::light::is_light;
+use super::sized_rows::sized;
 use super::view::KeyLookup;
 use crate::admission::{Admission, Place};
 use crate::query_runtime::QueryRuntime;
@@ -46,10 +47,10 @@ pub(super) async fn run_plan(
     context: Arc<TaskContext>,
 ) -> Result<(LimitedBatches, Turn)> {
     let (batches, turn) = match is_light(&plan) {
-        true => (execute_stream(plan, context)?, Turn::default()),
+        true => (execute_stream(sized(plan)?, context)?, Turn::default()),
         false => {
             let place = runtime.admission().place(principal).await?;
-            (made_apart(yielding(plan)?, context), Turn::new(runtime.admission().clone(), principal.clone(), place))
+            (made_apart(yielding(sized(plan)?)?, context), Turn::new(runtime.admission().clone(), principal.clone(), place))
         }
     };
     Ok((LimitedBatches::new(runtime, batches.boxed(), turn.clone()), turn))

@@ -15,7 +15,7 @@ async fn answer(session: &SessionContext, sql: &str) -> Result<String> {
 fn each_function_whose_argument_makes_it_large_is_bounded_under_all_its_names() {
     let session = planning_session(&Functions::standard()).unwrap();
     let by_number = ["repeat", "lpad", "rpad", "range", "generate_series", "array_repeat", "list_repeat", "array_resize", "list_resize"];
-    let by_text = ["replace", "regexp_replace", "array_to_string", "list_to_string", "array_join", "list_join"];
+    let by_text = ["replace", "regexp_replace", "array_to_string", "list_to_string", "array_join", "list_join", "encode", "levenshtein"];
     for name in by_number.into_iter().chain(by_text) {
         assert!(session.udf(name).unwrap().inner().is::<Wrapped<Growth>>(), "{name}");
     }
@@ -59,6 +59,16 @@ async fn a_value_past_the_bound_is_refused_and_never_made() {
         let message = error.to_string();
         assert!(error.kind() == ErrorKind::Input && message.contains(&format!("{name} makes a value of")), "{call}: {message}");
     }
+}
+
+#[tokio::test]
+async fn encoded_texts_do_not_double_without_end() {
+    let session = planning_session(&Functions::standard()).unwrap();
+    let nested = |calls: usize| (0..calls).fold("repeat('x', 60000)".to_owned(), |text, _| format!("encode({text}, 'hex')"));
+    let short = answer(&session, &format!("SELECT length({}) AS n", nested(2))).await.unwrap();
+    assert!(short.contains("240000"), "{short}");
+    let message = answer(&session, &format!("SELECT length({})", nested(30))).await.unwrap_err().to_string();
+    assert!(message.contains("encode makes a value of"), "{message}");
 }
 
 /// Of constants it is computed while a query is planned: no cancel and no time limit ends it then.
