@@ -24,15 +24,16 @@ use types::Error;
 const MAX_VALUE_BYTES: u64 = 64 << 10;
 /// The most bytes that all rows of a batch may take, as they are computed together.
 const MAX_BATCH_BYTES: u64 = 64 << 20;
-/// The same for what texts grow by. A text that is escaped grows with its own length, which an event bounds.
-const MAX_GROWN_VALUE_BYTES: u64 = 64 << 20;
+/// The same for what texts grow by. A text that is escaped grows with its own length, which an event bounds. While a
+/// query is planned, a call of constants is computed many times, and nothing ends that.
+const MAX_GROWN_VALUE_BYTES: u64 = 4 << 20;
 const MAX_GROWN_BATCH_BYTES: u64 = 256 << 20;
 /// The same where it is not known how often a pattern is found, so that most texts grow by far less.
-const MAX_MATCHED_VALUE_BYTES: u64 = 256 << 20;
+const MAX_MATCHED_VALUE_BYTES: u64 = 16 << 20;
 const MAX_MATCHED_BATCH_BYTES: u64 = 1 << 30;
 /// The most steps that are taken for one value, and for the rows of a batch.
-const MAX_VALUE_STEPS: u64 = 16 << 20;
-const MAX_BATCH_STEPS: u64 = 1 << 30;
+const MAX_VALUE_STEPS: u64 = 1 << 20;
+const MAX_BATCH_STEPS: u64 = 256 << 20;
 /// The length of a padded text is given in characters of up to this many bytes.
 const BYTES_OF_A_CHARACTER: u64 = 4;
 /// An item of a list takes at least this many bytes while the list is built.
