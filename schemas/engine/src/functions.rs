@@ -74,7 +74,7 @@ pub use decimals::QUOTIENT;
 pub(crate) use direct::{DirectMerge, GroupedStates};
 pub(crate) use distinct::{DistinctSet, DistinctSize};
 pub use interval_functions::{MAKE_INTERVAL, PARTS_OF_INTERVAL, interval_functions, interval_product, interval_quotient};
-pub(crate) use json_members::{JSON_MEMBER, json_member, json_member_as_text, member_operator};
+pub(crate) use json_members::{JSON_MEMBER, json_member, json_member_as_text, written_member};
 pub(crate) use judged::Flaw;
 pub use local_times::time_in_zone;
 pub use markers::{AS_OF, WITHIN, as_of, within};

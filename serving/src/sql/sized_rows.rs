@@ -1,5 +1,5 @@
-//! Counts the rows that a SELECT computes as the query's memory, a batch at a time. DataFusion counts what its operators
-//! keep, and not what they pass on: each of twenty SELECTs around one another could double a text.
+//! Counts the rows that a SELECT computes as the query's memory, a batch at a time. DataFusion counts what its
+//! operators keep, and not what they pass on: each of twenty SELECTs around one another could double a text.
 
 use std::fmt;
 use std::sync::Arc;

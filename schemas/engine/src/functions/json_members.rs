@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::logical_expr::{ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF};
+use datafusion::logical_expr::{ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, binary_expr};
 use datafusion_functions_json::udfs::{json_as_text_udf, json_get_json_udf};
 
 use super::wrapped::{FunctionCall, Wrapped};
@@ -23,12 +23,17 @@ pub(crate) fn json_member_as_text() -> ScalarUDF {
     member(&json_as_text_udf(), Operator::LongArrow).with_aliases(["json_extract_path_text", "jsonb_extract_path_text"])
 }
 
-/// Returns the operator that a call of one step stands for, by the name of its function.
-pub(crate) fn member_operator(function: &str) -> Option<Operator> {
-    match function {
-        JSON_MEMBER => Some(Operator::Arrow),
-        JSON_MEMBER_AS_TEXT => Some(Operator::LongArrow),
-        _ => None,
+/// Returns a call of one step as the operator that the user wrote.
+pub(crate) fn written_member(expr: Expr) -> Expr {
+    let Expr::ScalarFunction(call) = &expr else { return expr };
+    let operator = match call.name() {
+        JSON_MEMBER => Operator::Arrow,
+        JSON_MEMBER_AS_TEXT => Operator::LongArrow,
+        _ => return expr,
+    };
+    match call.args.as_slice() {
+        [json, step] => binary_expr(json.clone(), operator, step.clone()),
+        _ => expr,
     }
 }
 

@@ -9,12 +9,12 @@ use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF, binary_expr, cast, lit};
+use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use types::sql_types::sql_name;
 use types::value_texts::array_items;
 
-use crate::functions::{json_member, json_member_as_text, member_operator};
+use crate::functions::{json_member, json_member_as_text};
 use crate::plan::hidden::strip_casts;
 use crate::plan::typed_texts::MAKE_ARRAY;
 
@@ -40,17 +40,6 @@ impl ExprPlanner for JsonOperators {
         let steps = if is_path { path(right, &op, schema)? } else { vec![step(right, &op, schema)?] };
         let args = std::iter::once(json).chain(steps).collect();
         Ok(PlannerResult::Planned(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(read), args))))
-    }
-}
-
-/// Returns the expression as the user wrote it.
-pub(super) fn written(expr: Expr) -> Expr {
-    match &expr {
-        Expr::ScalarFunction(call) => match (member_operator(call.name()), call.args.as_slice()) {
-            (Some(operator), [json, step]) => binary_expr(json.clone(), operator, step.clone()),
-            _ => expr,
-        },
-        _ => expr,
     }
 }
 

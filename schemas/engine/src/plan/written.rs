@@ -11,7 +11,8 @@ use datafusion::sql::unparser::expr_to_sql;
 use definitions::syntax::SyntaxNode;
 use types::Result;
 
-use crate::plan::{casts, decimals, intervals, json_operators};
+use crate::functions::written_member;
+use crate::plan::{casts, decimals, intervals};
 
 /// Begins the argument that stands for an ORDER BY.
 const ORDER: &str = "\u{1}order ";
@@ -49,10 +50,7 @@ fn readable(expr: &Expr, names: ColumnNames) -> Expr {
     let readable = expr.clone().transform_up(|node| match node {
         Expr::Column(column) => Ok(Transformed::yes(Expr::Column(names.shown(column)))),
         Expr::Cast(cast) => Ok(Transformed::yes(*cast.expr)),
-        Expr::ScalarFunction(_) => {
-            let written = json_operators::written(casts::written(intervals::written(decimals::written(node))));
-            Ok(Transformed::yes(written))
-        }
+        Expr::ScalarFunction(_) => Ok(Transformed::yes(written_member(casts::written(intervals::written(decimals::written(node)))))),
         other => Ok(Transformed::no(other)),
     });
     readable.map_or_else(|_| expr.clone(), |readable| readable.data)
