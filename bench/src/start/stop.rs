@@ -34,7 +34,10 @@ pub(super) async fn measured(options: &Options, programs: &Programs, folder: &Pa
     // All events are of one account.
     let purchases = Purchases::with_size(1, 1);
     let installed = Installed::create(folder, &purchases).await?;
-    add_history(&installed.installation.catalog, options.stop_checkpoints).await?;
+    let (catalog, storage) = (&installed.installation.catalog, &installed.installation.storage);
+    // A storage that belongs to no catalog has to have its files.
+    storage.take_for(catalog.identity()).await?;
+    add_history(catalog, options.stop_checkpoints).await?;
     let mut source = Arriving { purchases, number: 1, next: 0 };
     let (mut ready_s, mut stop_s) = (Vec::new(), Vec::new());
     for _ in 0..options.repeats.max(1) {

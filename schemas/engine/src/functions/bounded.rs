@@ -24,8 +24,7 @@ use types::Error;
 const MAX_VALUE_BYTES: u64 = 64 << 10;
 /// The most bytes that all rows of a batch may take, as they are computed together.
 const MAX_BATCH_BYTES: u64 = 64 << 20;
-/// The same for what texts grow by. A text that is escaped grows with its own length, which an event bounds. While a
-/// query is planned, a call of constants is computed many times, and nothing ends that.
+/// The same for what texts grow by. A text that is escaped grows with its own length, which an event bounds.
 const MAX_GROWN_VALUE_BYTES: u64 = 4 << 20;
 const MAX_GROWN_BATCH_BYTES: u64 = 256 << 20;
 /// The same where it is not known how often a pattern is found, so that most texts grow by far less.
@@ -34,6 +33,10 @@ const MAX_MATCHED_BATCH_BYTES: u64 = 1 << 30;
 /// The most steps that are taken for one value, and for the rows of a batch.
 const MAX_VALUE_STEPS: u64 = 1 << 20;
 const MAX_BATCH_STEPS: u64 = 256 << 20;
+/// The most bytes and steps for constants alone. They are computed while a query is planned, once more for each call
+/// around one that fails, and nothing ends that.
+const MAX_BYTES_OF_CONSTANTS: u64 = 256 << 10;
+const MAX_STEPS_OF_CONSTANTS: u64 = 64 << 10;
 /// The length of a padded text is given in characters of up to this many bytes.
 const BYTES_OF_A_CHARACTER: u64 = 4;
 /// An item of a list takes at least this many bytes while the list is built.
@@ -51,12 +54,13 @@ pub(super) fn bounded() -> &'static [Arc<ScalarUDF>] {
 /// A function is not called if its result would exceed a bound.
 impl FunctionCall for Growth {
     fn call(&self, inner: &ScalarUDF, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        if arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_))) {
+        let are_constants = arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+        if are_constants {
             // One row stands for all, even if the function would compute each.
             arguments.number_rows = 1;
         }
         let columns = arguments.args.iter().map(|argument| argument.to_array(1)).collect::<Result<Vec<_>>>()?;
-        self.check_sizes(inner.name(), &self.sizes(&columns, 0..arguments.number_rows)?)?;
+        self.check_sizes(inner.name(), &self.sizes(&columns, 0..arguments.number_rows)?, are_constants)?;
         inner.invoke_with_args(arguments)
     }
 }
@@ -113,8 +117,11 @@ impl Growth {
         }
     }
 
-    fn check_sizes(self, name: &str, sizes: &[u64]) -> Result<()> {
-        let (most, most_together) = self.most();
+    fn check_sizes(self, name: &str, sizes: &[u64], are_constants: bool) -> Result<()> {
+        let (mut most, most_together) = self.most();
+        if are_constants {
+            most = most.min(if self == Self::Compared { MAX_STEPS_OF_CONSTANTS } else { MAX_BYTES_OF_CONSTANTS });
+        }
         let largest = sizes.iter().copied().max().unwrap_or(0);
         if largest > most {
             let what = match self {

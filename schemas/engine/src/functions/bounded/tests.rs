@@ -67,7 +67,7 @@ async fn encoded_texts_do_not_double_without_end() {
     let nested = |calls: usize| (0..calls).fold("repeat('x', 60000)".to_owned(), |text, _| format!("encode({text}, 'hex')"));
     let short = answer(&session, &format!("SELECT length({}) AS n", nested(2))).await.unwrap();
     assert!(short.contains("240000"), "{short}");
-    let message = answer(&session, &format!("SELECT length({})", nested(8))).await.unwrap_err().to_string();
+    let message = answer(&session, &format!("SELECT length({})", nested(30))).await.unwrap_err().to_string();
     assert!(message.contains("encode makes a value of"), "{message}");
 }
 
@@ -79,8 +79,8 @@ async fn long_texts_are_not_compared_letter_by_letter() {
         let error = answer(&session, &format!("SELECT levenshtein(repeat('a', 20000), {other}) FROM range(1)")).await.expect_err(other);
         assert!(error.to_string().starts_with("levenshtein takes 400000000 steps for a value: expected at most"), "{other}: {error}");
     }
-    let short = answer(&session, "SELECT levenshtein(repeat('a', 400), repeat('b', 300)) AS distance").await.unwrap();
-    assert!(short.contains("400"), "{short}");
+    let short = answer(&session, "SELECT levenshtein(repeat('a', 200), repeat('b', 300)) AS distance").await.unwrap();
+    assert!(short.contains("300"), "{short}");
 }
 
 /// Adding a month less 31 days to 1 January gives 1 January.
