@@ -35,7 +35,7 @@ const MAX_VALUE_STEPS: u64 = 1 << 20;
 const MAX_BATCH_STEPS: u64 = 256 << 20;
 /// The most bytes and steps for constants alone. They are computed while a query is planned, once more for each call
 /// around one that fails, and nothing ends that.
-const MAX_BYTES_OF_CONSTANTS: u64 = 256 << 10;
+const MAX_BYTES_OF_CONSTANTS: u64 = 64 << 10;
 const MAX_STEPS_OF_CONSTANTS: u64 = 64 << 10;
 /// The length of a padded text is given in characters of up to this many bytes.
 const BYTES_OF_A_CHARACTER: u64 = 4;
