@@ -148,8 +148,10 @@ fn stamp_before(states: &[StateExpr]) -> Option<String> {
     states.iter().any(|state| state.types_before.is_some()).then(|| state_stamp(&formats))
 }
 
+type IsSuch = fn(&Expr) -> bool;
+
 /// Expressions whose values were others in earlier releases, and what a stamp adds for states that depend on them.
-const CHANGED_MEANINGS: [(fn(&Expr) -> bool, &str); 5] = [
+const CHANGED_MEANINGS: [(IsSuch, &str); 5] = [
     (decimals::divides, decimals::STAMP),
     (intervals::compares, intervals::STAMP),
     (intervals::takes_seconds, intervals::SECONDS_STAMP),
@@ -169,7 +171,7 @@ fn stamp_of_meanings(prepared: &LogicalPlan, calls: &[Expr]) -> Result<String> {
 }
 
 /// Whether the kept states depend on such an expression: in a key, a condition, or an argument of an aggregate.
-fn states_depend(prepared: &LogicalPlan, calls: &[Expr], is_such: fn(&Expr) -> bool) -> Result<bool> {
+fn states_depend(prepared: &LogicalPlan, calls: &[Expr], is_such: IsSuch) -> Result<bool> {
     let in_plan = prepared.exists(|node| Ok(node.expressions().iter().any(is_such)))?;
     Ok(in_plan || calls.iter().any(is_such))
 }
