@@ -122,7 +122,8 @@ kafka_launch() {
 
 # The port opens before the broker serves. The broker logs when it is ready; only lines of this start count.
 kafka_ready() {
-    port_is_open "$(port)" && tail -n "+$((log_start + 1))" "$log" | grep -q 'Kafka Server started'
+    # Not in a pipe: grep ends at the line, and a tail that has more to write would fail, and the pipe with it.
+    port_is_open "$(port)" && grep -q 'Kafka Server started' < <(tail -n "+$((log_start + 1))" "$log")
 }
 
 kafka_finish() { :; }
