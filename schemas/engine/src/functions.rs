@@ -16,8 +16,9 @@
 //!
 //! Over a window that slides, those of floating point numbers are computed from its rows alone.
 //!
-//! `repeat`, `lpad`, `rpad`, `range`, `generate_series`, `array_repeat` and `array_resize` are DataFusion's, with
-//! bounds: a number in a query or a view cannot exhaust the memory. `date_trunc` is DataFusion's, with constants before
+//! `repeat`, `lpad`, `rpad`, `range`, `generate_series`, `array_repeat`, `array_resize`, `replace`, `regexp_replace`,
+//! `array_to_string`, `encode` and `levenshtein` are DataFusion's, with bounds: a number or two texts in a query or a
+//! view cannot exhaust the memory. `date_trunc` is DataFusion's, with constants before
 //! 1970 rounded down. `date_part` has the fraction of seconds, and `round` of a real number goes to the even integer of
 //! two, as in PostgreSQL. In queries, `to_char` also takes PostgreSQL's patterns. Members of JSON are read by functions
 //! of datafusion-functions-json.

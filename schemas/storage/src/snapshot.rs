@@ -34,8 +34,9 @@ use types::{Error, Result};
 pub const MANIFEST_FORMAT: u32 = 3;
 
 /// See [`MaterialisedJoin::format`]. Since 2 `approx_distinct` over no pair is 0, and was NULL before. Since 3 the
-/// seconds between two times have their fraction, and `array_agg(..)[n]` is an element of the array.
-pub const JOIN_FORMAT: u32 = 3;
+/// seconds between two times have their fraction, and `array_agg(..)[n]` is an element of the array. Since 4 casts,
+/// roundings and the seconds of a time are PostgreSQL's.
+pub const JOIN_FORMAT: u32 = 4;
 
 /// The column after the view's own in a joined file: whether the row is an estimate.
 pub const ESTIMATED: &str = "__estimated";

@@ -111,20 +111,16 @@ fn rewritten(expr: &mut Expr) -> Option<Expr> {
     }
 }
 
-/// `extract(second FROM ts)` as a call of `date_part`, which has its fraction in queries. `None` for the parts that are
-/// the same in both.
+/// `extract(second FROM ts)` as `date_part`, which is a DOUBLE, cast to a decimal. `None` for the parts that are the same
+/// in both.
 fn extracted(field: &DateTimeField, time: &mut Expr) -> Option<Expr> {
     let digits = match field {
-        DateTimeField::Second | DateTimeField::Seconds => Some(ExactNumberInfo::PrecisionAndScale(8, 6)),
-        DateTimeField::Millisecond | DateTimeField::Milliseconds => Some(ExactNumberInfo::PrecisionAndScale(8, 3)),
-        DateTimeField::Decade | DateTimeField::Century | DateTimeField::Millennium | DateTimeField::Millenium => None,
+        DateTimeField::Second | DateTimeField::Seconds => ExactNumberInfo::PrecisionAndScale(8, 6),
+        DateTimeField::Millisecond | DateTimeField::Milliseconds => ExactNumberInfo::PrecisionAndScale(8, 3),
         _ => return None,
     };
     let part = call(DATE_PART, vec![literal(Some(field.to_string())), taken(time)]);
-    Some(match digits {
-        Some(digits) => cast(part, DataType::Decimal(digits)),
-        None => part,
-    })
+    Some(cast(part, DataType::Decimal(digits)))
 }
 
 fn remainder(dividend: Expr, divisor: Expr) -> Expr {
@@ -207,7 +203,7 @@ mod tests {
             ),
             (
                 "SELECT extract(second FROM a), extract(century FROM a), extract(hour FROM a)",
-                "SELECT CAST(date_part('SECOND', a) AS DECIMAL(8,6)), date_part('CENTURY', a), EXTRACT(HOUR FROM a)",
+                "SELECT CAST(date_part('SECOND', a) AS DECIMAL(8,6)), EXTRACT(CENTURY FROM a), EXTRACT(HOUR FROM a)",
             ),
             (
                 "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY a DESC) FILTER (WHERE b)",

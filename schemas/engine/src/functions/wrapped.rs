@@ -36,7 +36,7 @@ pub(super) trait FunctionCall: Debug + PartialEq + Eq + Hash + Send + Sync + 'st
 /// A function under its name and aliases in DataFusion.
 ///
 /// It forwards what the functions that are wrapped define; the other methods of the trait have their defaults there
-/// too.
+/// too. Only `placement` is left out: calls that read JSON stay where they are written.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Wrapped<C> {
     pub(super) inner: Arc<ScalarUDF>,
@@ -78,6 +78,10 @@ impl<C: FunctionCall> ScalarUDFImpl for Wrapped<C> {
 
     fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
         self.inner.output_ordering(inputs)
+    }
+
+    fn is_strict(&self) -> bool {
+        self.inner.is_strict()
     }
 
     fn documentation(&self) -> Option<&Documentation> {

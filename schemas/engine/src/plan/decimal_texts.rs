@@ -9,7 +9,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::events::spelling::decimal;
-use crate::plan::rewrite::each_expression;
+use crate::plan::rewrite::{compared, each_expression};
 
 /// Runs before DataFusion's own coercion, when the texts are literals, parameters included.
 #[derive(Debug)]
@@ -26,23 +26,7 @@ impl AnalyzerRule for TextsKeepTheirPlaces {
 }
 
 fn kept(mut expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
-    let changed = match &mut expr {
-        Expr::BinaryExpr(both) if both.op.supports_propagation() => as_decimals(&mut [both.left.as_mut(), both.right.as_mut()], schema),
-        Expr::Between(between) => as_decimals(&mut [between.expr.as_mut(), between.low.as_mut(), between.high.as_mut()], schema),
-        Expr::InList(list) => {
-            let mut all: Vec<&mut Expr> = std::iter::once(list.expr.as_mut()).chain(&mut list.list).collect();
-            as_decimals(&mut all, schema)
-        }
-        Expr::Case(case) => match case.expr.as_deref_mut() {
-            Some(compared) => {
-                let whens = case.when_then_expr.iter_mut().map(|(when, _)| when.as_mut());
-                let mut all: Vec<&mut Expr> = std::iter::once(compared).chain(whens).collect();
-                as_decimals(&mut all, schema)
-            }
-            None => false,
-        },
-        _ => false,
-    };
+    let changed = as_decimals(&mut compared(&mut expr), schema);
     Transformed::new_transformed(expr, changed)
 }
 

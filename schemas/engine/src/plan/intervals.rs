@@ -12,7 +12,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, lit};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions::intervals::{LENGTH_FUNCTION, SECONDS_FUNCTION, length, seconds};
-use crate::plan::rewrite::each_expression;
+use crate::plan::rewrite::{compared, each_expression};
 
 /// Functions that compare their arguments and return one of them.
 const COMPARING: [&str; 3] = ["greatest", "least", "nullif"];
@@ -38,27 +38,13 @@ fn compare_lengths(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             *call = ScalarFunction::new_udf(seconds(), call.args.split_off(1));
             true
         }
-        Expr::BinaryExpr(both) if both.op.supports_propagation() => as_lengths(&mut [both.left.as_mut(), both.right.as_mut()], schema),
-        Expr::Between(between) => as_lengths(&mut [between.expr.as_mut(), between.low.as_mut(), between.high.as_mut()], schema),
-        Expr::InList(list) => {
-            let mut all: Vec<&mut Expr> = std::iter::once(list.expr.as_mut()).chain(&mut list.list).collect();
-            as_lengths(&mut all, schema)
-        }
-        Expr::Case(case) => match case.expr.as_deref_mut() {
-            Some(compared) => {
-                let mut all: Vec<&mut Expr> = case.when_then_expr.iter_mut().map(|(when, _)| when.as_mut()).collect();
-                all.push(compared);
-                as_lengths(&mut all, schema)
-            }
-            None => false,
-        },
         Expr::ScalarFunction(call) if COMPARING.contains(&call.func.name()) && call.args.iter().any(|arg| is_interval(arg, schema)) => {
             return plan_err!(
                 "{}() does not compare intervals: expected CASE WHEN a > b THEN a ELSE b END, or differences of times alone",
                 call.func.name()
             );
         }
-        _ => false,
+        other => as_lengths(&mut compared(other), schema),
     };
     Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
 }

@@ -12,6 +12,20 @@ pub(super) fn each_expression(plan: LogicalPlan, change: &impl Fn(Expr, &DFSchem
     Ok(plan.transform_up_with_subqueries(|node| in_node(node, change))?.data)
 }
 
+/// Returns the operands that an expression compares with one another; none of one that compares nothing.
+pub(super) fn compared(expr: &mut Expr) -> Vec<&mut Expr> {
+    match expr {
+        Expr::BinaryExpr(both) if both.op.supports_propagation() => vec![both.left.as_mut(), both.right.as_mut()],
+        Expr::Between(between) => vec![between.expr.as_mut(), between.low.as_mut(), between.high.as_mut()],
+        Expr::InList(list) => std::iter::once(list.expr.as_mut()).chain(&mut list.list).collect(),
+        Expr::Case(case) => match case.expr.as_deref_mut() {
+            Some(compared) => std::iter::once(compared).chain(case.when_then_expr.iter_mut().map(|(when, _)| when.as_mut())).collect(),
+            None => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
 fn in_node(node: LogicalPlan, change: &impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>) -> Result<Transformed<LogicalPlan>> {
     let mut schema = merge_schema(&node.inputs());
     if let LogicalPlan::TableScan(scan) = &node {

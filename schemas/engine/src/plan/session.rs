@@ -74,8 +74,8 @@ pub fn query_session_builder() -> SessionStateBuilder {
 fn analyzer_rules<const N: usize>(of_queries: [Rule; N]) -> Vec<Rule> {
     let own: [Rule; 4] =
         [Arc::new(ExponentsAreWrittenOut), Arc::new(DoublesStay), Arc::new(QuotientsKeepDigits), Arc::new(IntervalsHaveLengths)];
-    let casts: [Rule; 1] = [Arc::new(CastsOfPostgresql)];
-    own.into_iter().chain(of_queries).chain(casts).chain(Analyzer::new().rules).collect()
+    let casts: Rule = Arc::new(CastsOfPostgresql);
+    own.into_iter().chain(of_queries).chain([casts]).chain(Analyzer::new().rules).collect()
 }
 
 const COMMON_EXPRESSIONS: &str = "common_sub_expression_eliminate";
