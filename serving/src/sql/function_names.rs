@@ -111,8 +111,8 @@ fn rewritten(expr: &mut Expr) -> Option<Expr> {
     }
 }
 
-/// `extract(second FROM ts)` as `date_part`, which is a DOUBLE, cast to a decimal. `None` for the parts that are the same
-/// in both.
+/// `extract(second FROM ts)` as `date_part`, which is a DOUBLE, cast to a decimal. `None` for the parts that are the
+/// same in both.
 fn extracted(field: &DateTimeField, time: &mut Expr) -> Option<Expr> {
     let digits = match field {
         DateTimeField::Second | DateTimeField::Seconds => ExactNumberInfo::PrecisionAndScale(8, 6),
