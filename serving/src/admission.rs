@@ -22,6 +22,8 @@ pub(crate) struct Admission(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     limits: ServingLimits,
+    /// The gauge of those that have a place.
+    running: &'static str,
     all: Line,
     /// One for each principal that runs or waits for a query.
     principals: Mutex<HashMap<Arc<str>, Arc<Line>>>,
@@ -51,9 +53,19 @@ struct Membership {
 }
 
 impl Admission {
+    /// Of queries that run.
     pub(crate) fn new(limits: &ServingLimits) -> Self {
+        Self::with_gauge(limits, "basestream_serving_queries_running")
+    }
+
+    /// Of queries that are planned.
+    pub(crate) fn to_plan(limits: &ServingLimits) -> Self {
+        Self::with_gauge(limits, "basestream_serving_queries_planning")
+    }
+
+    fn with_gauge(limits: &ServingLimits, running: &'static str) -> Self {
         let all = Line::new(limits.concurrent_queries);
-        Self(Arc::new(Inner { limits: limits.clone(), all, principals: Mutex::default() }))
+        Self(Arc::new(Inner { limits: limits.clone(), running, all, principals: Mutex::default() }))
     }
 
     /// Waits for a place.
@@ -95,8 +107,8 @@ impl Admission {
         Ok(Place { _of_all: of_all, _of_principal: of_principal, _membership: membership })
     }
 
-    /// Waits for a place for a query under way that has left its own. It is not refused: its own limits end it.
-    pub(crate) async fn place_again(&self, principal: &Principal) -> Result<Place> {
+    /// Waits for a place for a query that is not refused: its own limits end it.
+    pub(crate) async fn endless_place(&self, principal: &Principal) -> Result<Place> {
         let membership = self.join(&principal.name);
         let endless = || Error::internal("a queue without an end is full");
         let of_principal = membership.line.place(usize::MAX, endless).await?;
@@ -118,7 +130,7 @@ impl Admission {
     }
 
     fn show(&self) {
-        metrics::gauge!("basestream_serving_queries_running").set(self.running() as f64);
+        metrics::gauge!(self.0.running).set(self.running() as f64);
     }
 
     /// How many principals run or wait for something.
@@ -179,8 +191,8 @@ impl Drop for Membership {
 impl Drop for Place {
     fn drop(&mut self) {
         // The permits go after this: one more than will be.
-        let running = self._membership.admission.running().saturating_sub(1);
-        metrics::gauge!("basestream_serving_queries_running").set(running as f64);
+        let admission = &self._membership.admission;
+        metrics::gauge!(admission.0.running).set(admission.running().saturating_sub(1) as f64);
     }
 }
 

@@ -10,7 +10,8 @@
 //!       lookup                 keys --fetch--> rows; its files are its steps
 //!         answerer             grouped: merge states | linked: walk edges
 //!         archive              states recomputed for a past time
-//!         query_runtime        sessions; admission: whose turn it is; query_memory: each query's share;
+//!         query_runtime        sessions; planners: where queries are planned; admission: whose turn it is;
+//!                              query_memory: each query's share;
 //!                              spill_folder: where what does not fit goes
 //!           meta               what an answer is made from
 //!             query_context    one read view, one time
@@ -40,6 +41,7 @@ mod meta;
 mod node;
 mod open_alerts;
 mod plain_lookup;
+mod planners;
 mod query_context;
 mod query_memory;
 mod query_runtime;

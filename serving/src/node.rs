@@ -320,6 +320,12 @@ impl Node {
         sql::run(&self.inner.runtime, &self.principal, plan, context).await
     }
 
+    /// Plans a query over such tables as a query is planned: on threads that nothing else waits for, and for no longer
+    /// than a query may take.
+    pub async fn plan_apart<T: Send + 'static>(&self, planning: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+        sql::plan_in_time(&self.inner.runtime, &self.principal, planning).await
+    }
+
     /// What a query's columns and parameters are. `given` are the types of `$1`, `$2`, .. that the caller knows.
     ///
     /// Errors: `Input` for SQL that is wrong, names no known table or is no query.

@@ -23,6 +23,7 @@ use crate::limits::ServingLimits;
 use crate::lookup_times::LookupTimes;
 use crate::meta::KeptMetas;
 use crate::plain_lookup::PlainLookups;
+use crate::planners::Planners;
 use crate::query_memory::{MemoryLevel, MemoryScope, PrincipalMemory, QueryMemory};
 use crate::row_cache::RowCache;
 use crate::spill_folder::SpillFolder;
@@ -59,6 +60,7 @@ struct Shared {
     principal_memory: Option<PrincipalMemory>,
     limits: ServingLimits,
     admission: Admission,
+    planners: Planners,
     lookups: BlockingPool,
     scans: BlockingPool,
     kept_keys: KeptKeys,
@@ -101,6 +103,7 @@ impl QueryRuntime {
             principal_memory: limits.memory_per_principal_bytes.map(|bytes| PrincipalMemory::new(bytes.min(memory_limit_bytes))),
             limits: limits.clone(),
             admission: Admission::new(limits),
+            planners: Planners::new(limits),
             lookups: BlockingPool::new(&threads::QUERIES),
             scans: BlockingPool::new(&threads::SCANS),
             kept_keys: KeptKeys::new(memory_limit_bytes, &runtime.memory_pool),
@@ -168,6 +171,11 @@ impl QueryRuntime {
     /// Whose turn it is.
     pub(crate) fn admission(&self) -> &Admission {
         &self.shared.admission
+    }
+
+    /// Where queries are planned.
+    pub(crate) fn planners(&self) -> &Planners {
+        &self.shared.planners
     }
 
     /// The memory of the query that this is for.

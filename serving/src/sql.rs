@@ -58,6 +58,7 @@ pub mod params;
 mod pg_typeof;
 mod planning;
 mod query_meta;
+mod query_time;
 mod regular_expressions;
 mod rights;
 mod row_values;
@@ -83,6 +84,7 @@ mod with_names;
 mod written_functions;
 
 use planning::{PlanRequest, PlannedQuery, plan};
+use query_time::QueryTime;
 use used::TablesRead;
 use view::KeyLookup;
 
@@ -91,7 +93,9 @@ pub use describe::{Described, TableDescription};
 pub(crate) use describe::{all_tables, describe};
 pub use like_escape::{like_pattern, without_escape};
 pub use query_meta::QueryMeta;
-pub use running::{Turn, out_of_time};
+pub use query_time::out_of_time;
+pub(crate) use query_time::plan_in_time;
+pub use running::Turn;
 pub use search_path::SearchPath;
 pub use statement::{invalid_as_of, only_queries, parse_as_of, views_read};
 
@@ -161,7 +165,7 @@ struct QueryText<'a> {
 /// The context in which tables are listed and read, for one principal.
 #[derive(Clone, Copy)]
 pub(crate) struct TableReader<'a> {
-    pub(crate) principal: &'a Principal,
+    pub(crate) principal: &'a Arc<Principal>,
     /// The log whose ends `system.*` shows.
     pub(crate) log: Option<&'a Arc<dyn Log>>,
 }
@@ -195,12 +199,12 @@ pub(crate) async fn query(
         follower.wait_for(after, counted).await?;
     }
     loop {
-        let timer = Timer(Instant::now());
+        let times = Times::begin(runtime);
         let read_view = follower.read_view()?;
         let loaded = read_view.loaded.clone();
-        let outcome = match plan_ready(runtime, log, read_view, &asked).await {
+        let outcome = match plan_ready(runtime, log, read_view, &asked, times.limit).await {
             Ok(ready) => match after.filter(|after| !ready.context.read_view.vector.covers(after.position)) {
-                None => begin(follower, runtime, &asked.principal, ready, timer).await,
+                None => begin(follower, runtime, &asked.principal, ready, times).await,
                 // The archive has to answer one of its views, and has what is committed.
                 Some(after) => {
                     drop(ready);
@@ -226,49 +230,64 @@ pub(crate) async fn query_at(
     read_view: ReadView,
     asked: Query<'_>,
 ) -> Result<QueryResponse> {
-    let timer = Timer(Instant::now());
-    let outcome = match plan_ready(runtime, log, read_view, &asked).await {
-        Ok(ready) => begin(follower, runtime, &asked.principal, ready, timer).await,
+    let times = Times::begin(runtime);
+    let outcome = match plan_ready(runtime, log, read_view, &asked, times.limit).await {
+        Ok(ready) => begin(follower, runtime, &asked.principal, ready, times).await,
         Err(error) => Err(error),
     };
     follower.report_damage(outcome).await
 }
 
 /// Plans a query, so that it can be begun.
-async fn plan_ready(runtime: &QueryRuntime, log: Option<&Arc<dyn Log>>, read_view: ReadView, asked: &Query<'_>) -> Result<Ready> {
+async fn plan_ready(
+    runtime: &QueryRuntime,
+    log: Option<&Arc<dyn Log>>,
+    read_view: ReadView,
+    asked: &Query<'_>,
+    time: QueryTime,
+) -> Result<Ready> {
     let read_view = Arc::new(read_view);
     let Query { sql, params, settings, on_value_error, principal } = asked;
     let text = QueryText { sql, settings: *settings, on_value_error: *on_value_error };
-    match keyed::ready(runtime, principal, &read_view, text, params)? {
-        Some(ready) => Ok(ready),
-        None => Box::pin(ready(&runtime.for_query(principal), TableReader { principal, log }, read_view, text, params.clone())).await,
+    if let Some(ready) = keyed::ready(runtime, principal, &read_view, text, params)? {
+        return Ok(ready);
     }
+    // Nothing is borrowed: planning may go on when nobody waits for it.
+    let (of_query, of_principal, log, params) = (runtime.for_query(principal), principal.clone(), log.cloned(), params.clone());
+    let SessionSettings { as_of, time_zone, search_path } = *settings;
+    let (sql, time_zone, on_value_error) = ((*sql).to_owned(), time_zone.map(str::to_owned), *on_value_error);
+    let planning = async move {
+        let settings = SessionSettings { as_of, time_zone: time_zone.as_deref(), search_path };
+        let reader = TableReader { principal: &of_principal, log: log.as_ref() };
+        ready(&of_query, reader, read_view, QueryText { sql: &sql, settings, on_value_error }, params).await
+    };
+    time.within(runtime.planners().plan(principal, planning)).await
 }
 
-/// Waits for the query's turn and begins it. `timer` measures it until its last row.
+/// Waits for the query's turn and begins it.
 async fn begin(
     follower: &Follower,
     runtime: &QueryRuntime,
     principal: &Arc<Principal>,
     ready: Ready,
-    timer: Timer,
+    times: Times,
 ) -> Result<QueryResponse> {
     let Ready { context, tables, work, text_types } = ready;
     let (schema, (batches, turn), held) = match work {
         Work::Lookup(lookup) => {
             let (of_node, principal) = (runtime.clone(), principal.clone());
             let held = held_memory(move || of_node.for_query(&principal));
-            (lookup.shown.clone(), (running::run_lookup(runtime, lookup), Turn::default()), held)
+            (lookup.shown.clone(), (running::run_lookup(runtime, lookup, times.limit), Turn::default()), held)
         }
         Work::Plan { physical, task, runtime } => {
             let schema = physical.schema();
-            let begun = running::run_plan(&runtime, principal, physical, task).await?;
+            let begun = running::run_plan(&runtime, principal, (physical, task), times.limit).await?;
             (schema, begun, held_memory(move || runtime))
         }
     };
     let follower = follower.clone();
     let reported = batches.then(move |batch| {
-        let _until_dropped = &timer;
+        let _until_dropped = &times;
         let follower = follower.clone();
         async move {
             if let Some(error) = batch.as_ref().err().and_then(Error::inside) {
@@ -291,7 +310,8 @@ pub(crate) async fn run(
 ) -> Result<(SendableRecordBatchStream, Turn)> {
     let (runtime, schema) = (runtime.for_query(principal), plan.schema());
     let context = Arc::new(context.with_runtime(runtime.task_context().runtime_env()));
-    let (batches, turn) = running::run_plan(&runtime, principal, plan, context).await?;
+    let time = QueryTime::begin(runtime.limits());
+    let (batches, turn) = running::run_plan(&runtime, principal, (plan, context), time).await?;
     Ok((Box::pin(RecordBatchStreamAdapter::new(schema, batches.with_any_number_of_rows())), turn))
 }
 
@@ -338,13 +358,22 @@ async fn ready(
     Ok(Ready { context, tables, work, text_types })
 }
 
-/// Measures a query until its stream is dropped.
-struct Timer(Instant);
+/// When a query began and when it has to end. It is measured until its stream is dropped.
+struct Times {
+    began: Instant,
+    limit: QueryTime,
+}
 
-impl Drop for Timer {
+impl Times {
+    fn begin(runtime: &QueryRuntime) -> Self {
+        Self { began: Instant::now(), limit: QueryTime::begin(runtime.limits()) }
+    }
+}
+
+impl Drop for Times {
     fn drop(&mut self) {
         static SECONDS: LazyLock<Histogram> = LazyLock::new(|| metrics::histogram!("basestream_serving_query_seconds"));
-        SECONDS.record(self.0.elapsed().as_secs_f64());
+        SECONDS.record(self.began.elapsed().as_secs_f64());
     }
 }
 

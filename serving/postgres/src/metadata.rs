@@ -105,17 +105,22 @@ impl Metadata {
 
     pub(crate) async fn describe(
         &self,
+        node: &Node,
         sql: &str,
         given: &[Option<DataType>],
         read_view: ReadView,
         values: SessionValues,
     ) -> Result<Described> {
-        let plan = self.plan(sql, given, read_view, values, &AskedSettings::default()).await?;
-        let params = parameters::types(&plan, given)?;
-        let bound = parameters::bind(plan, serving::Params::Typed(parameters::nulls(&params, given)?))?;
-        let state = self.0.session.state();
-        let physical = state.create_physical_plan(&bound).await?;
-        Ok(Described { schema: physical.schema(), text_types: Vec::new(), params, param_text_types: Vec::new() })
+        let (metadata, sql, given) = (self.clone(), sql.to_owned(), given.to_vec());
+        let planning = async move {
+            let plan = metadata.plan(&sql, &given, read_view, values, &AskedSettings::default()).await?;
+            let params = parameters::types(&plan, &given)?;
+            let bound = parameters::bind(plan, serving::Params::Typed(parameters::nulls(&params, &given)?))?;
+            let state = metadata.0.session.state();
+            let physical = state.create_physical_plan(&bound).await?;
+            Ok(Described { schema: physical.schema(), text_types: Vec::new(), params, param_text_types: Vec::new() })
+        };
+        node.plan_apart(planning).await
     }
 
     /// The rows of a query for whom `node` acts, what it sets while they are made, and its place among the running
@@ -128,13 +133,18 @@ impl Metadata {
         read_view: ReadView,
         values: SessionValues,
     ) -> Result<(SendableRecordBatchStream, AskedSettings, Turn)> {
-        let types: Vec<Option<DataType>> = params.iter().map(|value| Some(value.data_type())).collect();
-        let settings = AskedSettings::default();
-        let plan = self.plan(sql, &types, read_view, values, &settings).await?;
-        let plan = parameters::bind(plan, serving::Params::Typed(params))?;
-        let state = self.0.session.state();
-        let physical = state.create_physical_plan(&plan).await?;
-        let (batches, turn) = node.run_plan(physical, TaskContext::from(&state)).await?;
+        let (metadata, sql) = (self.clone(), sql.to_owned());
+        let planning = async move {
+            let types: Vec<Option<DataType>> = params.iter().map(|value| Some(value.data_type())).collect();
+            let settings = AskedSettings::default();
+            let plan = metadata.plan(&sql, &types, read_view, values, &settings).await?;
+            let plan = parameters::bind(plan, serving::Params::Typed(params))?;
+            let state = metadata.0.session.state();
+            let physical = state.create_physical_plan(&plan).await?;
+            Ok((physical, TaskContext::from(&state), settings))
+        };
+        let (physical, context, settings) = node.plan_apart(planning).await?;
+        let (batches, turn) = node.run_plan(physical, context).await?;
         Ok((batches, settings, turn))
     }
 

@@ -83,7 +83,7 @@ impl QueryEngine {
         let of_client = given.iter().map(|oid| crate::params::data_type(*oid)).collect::<Result<Vec<_>, _>>()?;
         let (described, oids, oid_columns) = match is_metadata(sql, &read_view, self.node.principal()) {
             true => {
-                let described = self.metadata.describe(sql, &of_client, read_view, session.values()).await?;
+                let described = self.metadata.describe(&self.node, sql, &of_client, read_view, session.values()).await?;
                 (described, oid_params(sql), oid_columns(sql))
             }
             false => (self.node.describe(read_view, sql, &of_client, search_path).await?, BTreeMap::new(), BTreeSet::new()),

@@ -8,6 +8,7 @@ use types::{Error, Result};
 
 use super::names::{DEFAULT_CATALOG, DEFAULT_SCHEMA, SYSTEM_SCHEMA, view_of_table};
 use super::planning::{PlanRequest, plan};
+use super::query_time::plan_in_time;
 use super::search_path::SearchPath;
 use super::{QueryText, SessionSettings, TableReader, params, tables};
 use crate::query_context::QueryContext;
@@ -40,6 +41,25 @@ pub struct TableDescription {
 }
 
 pub(crate) async fn describe(
+    runtime: &QueryRuntime,
+    reader: TableReader<'_>,
+    read_view: ReadView,
+    sql: &str,
+    given: &[Option<DataType>],
+    search_path: SearchPath,
+) -> Result<Described> {
+    // Nothing is borrowed: planning may go on when nobody waits for it.
+    let (of_query, of_principal, log) = (runtime.clone(), reader.principal.clone(), reader.log.cloned());
+    let (sql, given) = (sql.to_owned(), given.to_vec());
+    let planning = async move {
+        let reader = TableReader { principal: &of_principal, log: log.as_ref() };
+        planned(&of_query, reader, read_view, &sql, &given, search_path).await
+    };
+    plan_in_time(runtime, reader.principal, planning).await
+}
+
+/// Plans a query for its columns and parameters.
+async fn planned(
     runtime: &QueryRuntime,
     reader: TableReader<'_>,
     read_view: ReadView,

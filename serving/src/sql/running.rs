@@ -16,15 +16,14 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use definitions::durations::format_duration;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, Sleep};
 use tokio_util::task::AbortOnDropHandle;
-use types::{Error, Reason, Result, threads};
+use types::{Error, Result, threads};
 
 use super::light::is_light;
+use super::query_time::{Deadline, QueryTime};
 use super::sized_rows::sized;
 use super::view::KeyLookup;
 use crate::admission::{Admission, Place};
@@ -43,24 +42,24 @@ const JOINS: [&str; 5] = ["CrossJoinExec", "HashJoinExec", "NestedLoopJoinExec",
 pub(super) async fn run_plan(
     runtime: &QueryRuntime,
     principal: &Arc<Principal>,
-    plan: Arc<dyn ExecutionPlan>,
-    context: Arc<TaskContext>,
+    (plan, context): (Arc<dyn ExecutionPlan>, Arc<TaskContext>),
+    time: QueryTime,
 ) -> Result<(LimitedBatches, Turn)> {
-    let (batches, turn) = match is_light(&plan) {
+    let (batches, turn) = match is_light(&plan)? {
         true => (execute_stream(sized(plan)?, context)?, Turn::default()),
         false => {
-            let place = runtime.admission().place(principal).await?;
+            let place = time.within(runtime.admission().place(principal)).await?;
             (made_apart(yielding(sized(plan)?)?, context), Turn::new(runtime.admission().clone(), principal.clone(), place))
         }
     };
-    Ok((LimitedBatches::new(runtime, batches.boxed(), turn.clone()), turn))
+    Ok((LimitedBatches::new(runtime, batches.boxed(), turn.clone(), time), turn))
 }
 
 /// Answers a few keys at once. `runtime` is that of the node.
-pub(super) fn run_lookup(runtime: &QueryRuntime, lookup: KeyLookup) -> LimitedBatches {
+pub(super) fn run_lookup(runtime: &QueryRuntime, lookup: KeyLookup, time: QueryTime) -> LimitedBatches {
     let of_node = runtime.clone();
     let batch = async move { lookup.answer(&of_node).await.map_err(DataFusionError::from) };
-    LimitedBatches::new(runtime, stream::once(batch).boxed(), Turn::default())
+    LimitedBatches::new(runtime, stream::once(batch).boxed(), Turn::default(), time)
 }
 
 /// Makes joins yield between their batches, so that a cancelled query ends there. DataFusion itself yields only where
@@ -145,7 +144,7 @@ impl Turn {
             return None;
         }
         Some(Box::pin(async move {
-            let place = taken.admission.place_again(&taken.principal).await?;
+            let place = taken.admission.endless_place(&taken.principal).await?;
             *taken.place() = Some(place);
             Ok(())
         }))
@@ -165,8 +164,8 @@ pub(super) struct LimitedBatches {
     runtime: QueryRuntime,
     turn: Turn,
     taking: Option<BoxFuture<'static, Result<()>>>,
-    /// When the query's time is over, and how long it was.
-    time: Option<(Pin<Box<Sleep>>, Duration)>,
+    /// Of the query's time.
+    deadline: Option<Deadline>,
     rows: Option<Rows>,
 }
 
@@ -176,11 +175,9 @@ struct Rows {
 }
 
 impl LimitedBatches {
-    fn new(runtime: &QueryRuntime, batches: BoxStream<'static, DataFusionResult<RecordBatch>>, turn: Turn) -> Self {
-        let limits = runtime.limits();
-        let time = limits.query_time.map(|limit| (Box::pin(tokio::time::sleep_until(Instant::now() + limit)), limit));
-        let rows = limits.result_rows.map(|most| Rows { most, sent: 0 });
-        Self { batches, runtime: runtime.clone(), turn, taking: None, time, rows }
+    fn new(runtime: &QueryRuntime, batches: BoxStream<'static, DataFusionResult<RecordBatch>>, turn: Turn, time: QueryTime) -> Self {
+        let rows = runtime.limits().result_rows.map(|most| Rows { most, sent: 0 });
+        Self { batches, runtime: runtime.clone(), turn, taking: None, deadline: time.deadline(), rows }
     }
 
     /// The same, however many rows there are.
@@ -203,10 +200,8 @@ impl Stream for LimitedBatches {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        if let Some((time, limit)) = &mut this.time
-            && time.as_mut().poll(cx).is_ready()
-        {
-            return Poll::Ready(Some(Err(past_query_time(*limit).into())));
+        if let Some(out_of_time) = this.deadline.as_mut().and_then(|deadline| deadline.poll(cx)) {
+            return Poll::Ready(Some(Err(out_of_time.into())));
         }
         if this.taking.is_none() {
             this.taking = this.turn.retake();
@@ -229,18 +224,6 @@ impl Stream for LimitedBatches {
         }
         Poll::Ready(Some(Ok(batch)))
     }
-}
-
-/// The error for a query whose time is over. `what` names the time, its setting, and what to do.
-pub fn out_of_time(what: &str) -> Error {
-    Error::unavailable(format!("the query was stopped after {what}")).with_reason(Reason::OutOfTime)
-}
-
-fn past_query_time(limit: Duration) -> Error {
-    metrics::counter!("basestream_serving_queries_refused_total", "reason" => "time").increment(1);
-    let limit = format_duration(limit);
-    out_of_time(&format!("{limit}, the setting serving.limits.query_time: select less, or raise the setting"))
-        .with("limit", "serving.limits.query_time")
 }
 
 fn too_many_rows(most: u64) -> Error {

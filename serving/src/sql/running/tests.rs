@@ -5,11 +5,13 @@ use datafusion::error::DataFusionError;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::FutureExt;
-use types::ErrorKind;
+use tokio::time::Instant;
+use types::{ErrorKind, Reason};
 
 use crate::harness::{Harness, event};
 use crate::limits::ServingLimits;
 use crate::sql::QueryResponse;
+use crate::sql::light::FEW_CALLS;
 use crate::sql::view::FEW_KEYS;
 use crate::{Node, NodeSettings};
 
@@ -50,8 +52,15 @@ async fn what_reads_a_few_keys_waits_for_nobody() {
         let keys: Vec<String> = (0..keys).map(|key| format!("'{key}'")).collect();
         format!("SELECT * FROM velocity WHERE device IN ({})", keys.join(", "))
     };
+    let calls = |calls: usize| {
+        let calls: Vec<String> = (0..calls).map(|call| format!("upper(device || '{call}')")).collect();
+        format!("SELECT {} FROM velocity WHERE device = 'a'", calls.join(", "))
+    };
+    let like = |letters: usize| format!("SELECT n_7d FROM velocity WHERE device = 'a' AND device || 'b' LIKE '{}_'", "%b".repeat(letters));
     for light in [
         "SELECT 1",
+        &calls(FEW_CALLS),
+        &like(10),
         &lookup_of(FEW_KEYS),
         "SELECT * FROM velocity WHERE device = 'a'",
         "SELECT device, n_7d + 1 AS n FROM velocity WHERE device IN ('a', 'b') AND n_7d > 1 ORDER BY n LIMIT 3",
@@ -64,6 +73,11 @@ async fn what_reads_a_few_keys_waits_for_nobody() {
     for heavy in [
         "SELECT * FROM velocity",
         "SELECT value FROM range(0, 3)",
+        &calls(FEW_CALLS + 1),
+        &like(100),
+        "SELECT n_7d FROM velocity WHERE device = 'a' AND device || 'b' LIKE device",
+        "SELECT n_7d FROM velocity WHERE device = 'a' AND device || 'b' ~ 'a.*b'",
+        "SELECT n_7d, regexp_count(device, 'a{2}') FROM velocity WHERE device = 'a'",
         &lookup_of(FEW_KEYS + 1),
         "SELECT * FROM velocity a JOIN velocity b ON a.device = b.device WHERE a.device = 'a'",
     ] {
