@@ -1,5 +1,6 @@
 //! A run's file: blocks of sorted entries, each with a checksum. Only the process that wrote a file reads it, so the
-//! file names no format.
+//! file names no format. A checksum covers the place of its block too: a whole block that is read in the place of
+//! another, of the same file or of another one, is damage.
 
 use types::tiles::Micros;
 use types::{Error, Result};
@@ -20,29 +21,40 @@ pub(super) struct Entry {
     pub(super) timestamp: Micros,
 }
 
+/// Where a block is: the hash of its file's path, which no other file ever has, and its index in the file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BlockPlace {
+    pub(super) file: u64,
+    pub(super) index: usize,
+}
+
 /// Returns the bytes of the block at `index` in a file with this many entries.
 pub(super) fn block_bytes(entries: usize, index: usize) -> usize {
     (entries - index * ENTRIES).min(ENTRIES) * ENTRY_BYTES + CHECKSUM_BYTES
 }
 
-pub(super) fn encode(entries: &[Entry], index: usize, into: &mut Vec<u8>) {
+pub(super) fn encode(entries: &[Entry], place: BlockPlace, into: &mut Vec<u8>) {
     into.clear();
     for Entry { id, timestamp } in entries {
         into.extend_from_slice(&id.high.to_be_bytes());
         into.extend_from_slice(&id.low.to_be_bytes());
         into.extend_from_slice(&timestamp.to_be_bytes());
     }
-    let checksum = xxh3_64_with_seed(into, index as u64);
+    let checksum = checksum(into, place);
     into.extend_from_slice(&checksum.to_be_bytes());
 }
 
 /// Returns a block's entries as bytes, if its checksum is right.
-pub(super) fn verified(bytes: &[u8], index: usize) -> Result<&[u8]> {
-    let (entries, checksum) = bytes.split_at(bytes.len().saturating_sub(CHECKSUM_BYTES));
-    match checksum == xxh3_64_with_seed(entries, index as u64).to_be_bytes() {
+pub(super) fn verified(bytes: &[u8], place: BlockPlace) -> Result<&[u8]> {
+    let (entries, stored) = bytes.split_at(bytes.len().saturating_sub(CHECKSUM_BYTES));
+    match stored == checksum(entries, place).to_be_bytes() {
         true => Ok(entries),
-        false => Err(Error::unavailable("a file of remembered ids is damaged").with("block", index)),
+        false => Err(Error::unavailable("a file of remembered ids is damaged").with("block", place.index)),
     }
+}
+
+fn checksum(entries: &[u8], place: BlockPlace) -> u64 {
+    xxh3_64_with_seed(entries, place.file ^ place.index as u64)
 }
 
 pub(super) fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry> + '_ {

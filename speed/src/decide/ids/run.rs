@@ -2,14 +2,16 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use types::tiles::Micros;
 use types::{Error, Result};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::Id;
-use super::block::{self, BLOCK_BYTES, ENTRIES, Entry};
+use super::block::{self, BLOCK_BYTES, BlockPlace, ENTRIES, Entry};
 use super::filters::{FILTER_IDS, Filters};
 use super::space::Share;
 
@@ -18,6 +20,7 @@ use super::space::Share;
 pub(super) struct IdRun {
     file: File,
     path: PathBuf,
+    path_hash: u64,
     /// The first half of the first id of each block.
     fences: Vec<u64>,
     filters: Filters,
@@ -49,7 +52,7 @@ impl IdRun {
         let mut buffer = [0; BLOCK_BYTES];
         let bytes = &mut buffer[..block::block_bytes(self.entries, index)];
         self.read(index, bytes)?;
-        let entries = block::verified(bytes, index).map_err(|error| self.named(error))?;
+        let entries = block::verified(bytes, self.place(index)).map_err(|error| self.named(error))?;
         Ok(block::find(entries, id))
     }
 
@@ -60,7 +63,7 @@ impl IdRun {
         for index in blocks.start..blocks.end.min(self.fences.len()) {
             let bytes = &mut buffer[..block::block_bytes(self.entries, index)];
             self.read(index, bytes)?;
-            into.extend(block::entries(block::verified(bytes, index).map_err(|error| self.named(error))?));
+            into.extend(block::entries(block::verified(bytes, self.place(index)).map_err(|error| self.named(error))?));
         }
         Ok(())
     }
@@ -69,6 +72,10 @@ impl IdRun {
         self.file.read_exact_at(into, (index * BLOCK_BYTES) as u64).map_err(|error| {
             self.named(Error::unavailable("a file of remembered ids cannot be read").caused_by(error).with("block", index))
         })
+    }
+
+    fn place(&self, index: usize) -> BlockPlace {
+        BlockPlace { file: self.path_hash, index }
     }
 
     fn named(&self, error: Error) -> Error {
@@ -118,7 +125,9 @@ impl RunWriter {
     pub(super) fn create(share: &Share, level: u32) -> Result<Self> {
         let (path, file) = share.create_file()?;
         let writing = file.try_clone().map_err(|error| share.failed(error, &path))?;
-        let run = IdRun { file, path, fences: Vec::new(), filters: Filters::new(share), entries: 0, newest: Micros::MIN, level };
+        let path_hash = xxh3_64(path.as_os_str().as_bytes());
+        let (fences, filters) = (Vec::new(), Filters::new(share));
+        let run = IdRun { file, path, path_hash, fences, filters, entries: 0, newest: Micros::MIN, level };
         Ok(Self {
             file: BufWriter::with_capacity(BLOCK_BYTES * 16, writing),
             run,
@@ -137,10 +146,10 @@ impl RunWriter {
 
     fn end_block(&mut self) -> Result<()> {
         let Some(first) = self.block.first() else { return Ok(()) };
-        let index = self.run.fences.len();
+        let place = self.run.place(self.run.fences.len());
         self.run.fences.push(first.id.high);
         self.run.entries += self.block.len();
-        block::encode(&self.block, index, &mut self.encoded);
+        block::encode(&self.block, place, &mut self.encoded);
         self.block.clear();
         self.file.write_all(&self.encoded).map_err(|error| cannot_write(&self.run, error))?;
         if self.highs.len() >= FILTER_IDS {

@@ -219,6 +219,27 @@ fn every_changed_byte_of_a_file_is_an_error_and_no_decision() {
 }
 
 #[test]
+fn a_block_of_another_file_is_an_error_and_no_decision() {
+    let (folder, space) = space(1 << 20);
+    let mut ids = RecentIds::new(Some(1_000_000), &space);
+    for id in ["a", "b"] {
+        assert!(ids.admit(id, 0, 0).unwrap());
+        flush(&mut ids);
+    }
+    let paths = files(&folder);
+    let contents: Vec<Vec<u8>> = paths.iter().map(|path| std::fs::read(path).unwrap()).collect();
+    std::fs::write(&paths[0], &contents[1]).unwrap();
+    std::fs::write(&paths[1], &contents[0]).unwrap();
+    for id in ["a", "b"] {
+        let error = ids.admit(id, 1, 1).unwrap_err().to_string();
+        assert!(error.contains("damaged") && error.contains(".ids"), "{id}: {error}");
+    }
+    std::fs::write(&paths[0], &contents[0]).unwrap();
+    std::fs::write(&paths[1], &contents[1]).unwrap();
+    assert!(["a", "b"].iter().all(|id| !ids.admit(id, 1, 1).unwrap()));
+}
+
+#[test]
 fn a_disk_that_takes_no_more_is_an_error_that_names_the_setting_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let blocked = folder.path().join("file");
