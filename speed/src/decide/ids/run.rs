@@ -1,10 +1,10 @@
 //! A run: ids in a sorted file that never changes, each with its latest timestamp.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use types::tiles::Micros;
 use types::{Error, Result};
@@ -105,9 +105,17 @@ impl IdRun {
 
 impl Drop for IdRun {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.path) {
+        if let Err(error) = remove_if_there(&self.path) {
             tracing::warn!(file = %self.path.display(), %error, "a file of remembered ids stays until the folder is cleaned");
         }
+    }
+}
+
+/// Deletes a file, unless somebody has deleted it, or its folder, before.
+pub(super) fn remove_if_there(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

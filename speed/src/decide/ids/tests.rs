@@ -263,6 +263,19 @@ fn a_disk_that_takes_no_more_is_an_error_that_names_the_setting_and_changes_noth
     assert!(ids.admit(&i.to_string(), i, i).unwrap());
 }
 
+/// Each of them was warned of as a file that stays.
+#[test]
+fn a_file_that_somebody_has_deleted_needs_no_deletion() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, missing) = (folder.path().join("0.ids"), folder.path().join("gone").join("0.ids"));
+    std::fs::write(&file, "ids").unwrap();
+    run::remove_if_there(&file).unwrap();
+    assert!(!file.exists());
+    run::remove_if_there(&file).unwrap();
+    run::remove_if_there(&missing).unwrap();
+    assert!(run::remove_if_there(folder.path()).is_err(), "a folder is no such file");
+}
+
 #[test]
 fn the_files_of_each_worker_are_its_own_and_go_with_it() {
     let (folder, first) = space(0);
