@@ -127,8 +127,9 @@ impl QueryRuntime {
         Self { shared: self.shared.clone(), runtime, of_query: Some(memory) }
     }
 
-    /// A session without tables.
+    /// A session without tables, which can spill also after somebody has removed the folder.
     pub(crate) fn session(&self) -> Result<SessionContext> {
+        self.shared.spill.restore(&self.runtime.disk_manager.temp_dir_paths());
         let builder = query_session_builder().with_config(self.shared.config.clone()).with_runtime_env(self.runtime.clone());
         let session = SessionContext::new_with_state(builder.build());
         self.shared.functions.register(&session)?;

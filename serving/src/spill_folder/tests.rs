@@ -1,4 +1,4 @@
-use std::io::{self, ErrorKind};
+use std::io;
 
 use super::*;
 
@@ -30,6 +30,8 @@ fn an_error_of_the_disk_names_the_folder_and_its_setting_and_another_stays_what_
     }
     let forbidden = Error::from(folder.named(DataFusionError::IoError(ErrorKind::PermissionDenied.into())));
     assert_eq!((forbidden.fact("setting"), forbidden.fact("disk")), (Some("serving.cache_dir"), None), "{forbidden}");
+    let removed = Error::from(folder.named(DataFusionError::IoError(ErrorKind::NotFound.into())));
+    assert!(removed.fact("help").unwrap().contains("somebody removed the folder"), "{removed}");
     assert!(matches!(folder.named(DataFusionError::Plan("x".into())), DataFusionError::Plan(_)));
     for ours in [Error::unavailable("the storage does not answer"), Error::from(DataFusionError::IoError(full()))] {
         let of_storage = Error::from(folder.named(ours.into()));

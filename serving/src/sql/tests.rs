@@ -6,7 +6,7 @@ use types::{ErrorKind, Result};
 
 use crate::harness::{Harness, NOW, SilentLog, event};
 use crate::json::rows;
-use crate::{Described, Node, SearchPath, views_read};
+use crate::{Described, Node, NodeSettings, SearchPath, ServingLimits, views_read};
 
 async fn ask(harness: &Harness, sql: &str) -> Result<Vec<RecordBatch>> {
     harness.node.query(sql, Vec::new()).await?.collect().await
@@ -570,6 +570,22 @@ async fn a_query_past_the_memory_limit_is_a_limit_or_spills() {
         "SELECT array_agg(CAST(a.value AS TEXT) || CAST(b.value AS TEXT)) AS texts FROM range(1, 20000) a CROSS JOIN range(1, 2000) b";
     let error = ask(&harness, sql).await.expect_err("40 million texts do not fit 64 MiB");
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+}
+
+/// What cleans a folder of temporary files may remove it while the node runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_spills_also_after_somebody_has_removed_the_folder() {
+    let mut cache = None;
+    let harness = Harness::with_settings(|settings| {
+        cache = Some(settings.cache.clone());
+        NodeSettings { limits: ServingLimits { query_memory_bytes: Some(8 << 20), ..ServingLimits::default() }, ..settings }
+    })
+    .await;
+    let sql =
+        "SELECT count(*) AS keys FROM (SELECT lpad(CAST(value AS TEXT), 100, 'x') AS k FROM range(1, 100001) numbers GROUP BY 1) groups";
+    assert_eq!(lines(&harness, sql).await, [r#"{"keys":100000}"#]);
+    std::fs::remove_dir_all(cache.unwrap()).unwrap();
+    assert_eq!(lines(&harness, sql).await, [r#"{"keys":100000}"#]);
 }
 
 /// Found by hand, with the fuzz target: the constant is computed while the query is planned, and an allocation that
