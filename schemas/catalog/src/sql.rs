@@ -68,7 +68,7 @@ pub struct Catalog {
     engine: Engine,
     identity: Arc<str>,
     shown: Arc<str>,
-    /// The newest state that this handle has read: the next read builds on it.
+    /// The state that this handle has read last: the next read builds on it.
     last: Arc<Mutex<Option<Arc<CatalogState>>>>,
     reads: Attempts,
     writes: Attempts,
@@ -296,7 +296,7 @@ impl Catalog {
         let last = self.last_state();
         let state = state::read(&mut session, last.as_ref()).await;
         let state = session.finish(state).await?;
-        self.keep(&state);
+        self.keep(&state, last.as_ref());
         Ok(state)
     }
 
@@ -310,10 +310,13 @@ impl Catalog {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn keep(&self, state: &Arc<CatalogState>) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.as_ref().is_none_or(|last| last.revision < state.revision) {
-            *last = Some(state.clone());
+    /// Keeps what was read, unless another read has kept a newer state since this one began with `last`. It may be of
+    /// an earlier revision than `last`: a catalog goes back when it is restored from a copy.
+    fn keep(&self, state: &Arc<CatalogState>, last: Option<&Arc<CatalogState>>) {
+        let mut kept = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_last = kept.as_ref().map(Arc::as_ptr) == last.map(Arc::as_ptr);
+        if is_last || kept.as_ref().is_none_or(|kept| kept.revision < state.revision) {
+            *kept = Some(state.clone());
         }
     }
 

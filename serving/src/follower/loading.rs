@@ -20,6 +20,9 @@ use crate::copy::SnapshotCopy;
 use crate::layers::{self, LayerSource, RebuildBudget, Refreshed};
 use crate::read_view::{BuildingView, Loaded, LoadedView};
 
+const WENT_BACK: &str = "if the catalog was restored from an earlier copy, answers go on once workers have counted the log up to \
+    where they were; a node that is started anew answers from what the catalog has";
+
 impl Follower {
     /// Loads the catalog's present state and makes it the one that queries read. While a file of a view that is served
     /// does not come (`Unavailable`), the state before stays: an answer that is a little older is better than none.
@@ -47,7 +50,8 @@ impl Follower {
         {
             return Err(Error::corrupt("the catalog's vector moved backwards")
                 .with("before", &before.vector)
-                .with("after", state.vector()));
+                .with("after", state.vector())
+                .with("help", WENT_BACK));
         }
         let registry = self.registry_of(before.as_deref(), &state).await?;
         let budget = RebuildBudget::new(self.0.settings.max_rebuilt_events);

@@ -98,6 +98,23 @@ pub(super) async fn revision_of(session: &mut Session, id: Uuid) -> Result<Optio
     row.map(|row| row.integer("revision")).transpose()
 }
 
+/// Returns one of the newest commits that are remembered, with its revision. The clocks of processes differ: that of
+/// the newest time need not be the last one.
+pub(super) async fn witness(session: &mut Session) -> Result<Option<(Uuid, Revision)>> {
+    let sql = "SELECT id, revision FROM (SELECT id, revision FROM commits ORDER BY committed_at DESC LIMIT 20) AS newest
+        ORDER BY revision DESC LIMIT 1";
+    let row = session.row(sql, values![]).await?;
+    row.map(|row| Ok((row.parse("id")?, row.integer("revision")?))).transpose()
+}
+
+/// Whether a commit is still remembered under this revision. True if none is given.
+pub(super) async fn has(session: &mut Session, commit: Option<(Uuid, Revision)>) -> Result<bool> {
+    match commit {
+        Some((id, revision)) => Ok(revision_of(session, id).await? == Some(revision)),
+        None => Ok(true),
+    }
+}
+
 /// Returns the time before which files of checkpoints can no longer be named.
 pub(super) async fn orphaned_before(session: &mut Session) -> Result<Micros> {
     session.row("SELECT orphaned_before FROM meta", values![]).await?.ok_or_else(no_row)?.integer("orphaned_before")

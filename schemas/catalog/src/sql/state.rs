@@ -1,6 +1,7 @@
 //! Reads the whole state as of one point in time. A reader that has an earlier state reads only the checkpoints, files
 //! and definitions that were written or removed since, and shares the rest with it: the cost depends on the change, not
-//! on the history.
+//! on the history. A state with commits that the catalog lost, because it was restored from a copy, is of no use to it:
+//! other commits have their revisions since.
 
 use std::sync::Arc;
 
@@ -16,6 +17,11 @@ const NEVER: Revision = -1;
 pub(super) async fn read(session: &mut Session, last: Option<&Arc<CatalogState>>) -> Result<Arc<CatalogState>> {
     let meta = meta::read(session).await?;
     let last = last.filter(|last| last.identity == meta.identity && last.revision <= meta.revision);
+    let is_continued = match last {
+        Some(last) => meta::has(session, last.witness).await?,
+        None => true,
+    };
+    let last = last.filter(|_| is_continued);
     if let Some(last) = last.filter(|last| last.revision == meta.revision) {
         return Ok(last.clone());
     }
@@ -34,6 +40,7 @@ pub(super) async fn read(session: &mut Session, last: Option<&Arc<CatalogState>>
     Ok(Arc::new(CatalogState {
         revision: meta.revision,
         identity: meta.identity,
+        witness: meta::witness(session).await?,
         orphaned_before: meta::orphaned_before(session).await?,
         definitions,
         parameters: parameter::newest(session).await?,

@@ -1,6 +1,7 @@
 //! What is read: every record as it was written, and all of a state as of one moment.
 
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use super::*;
 use types::files::{FileKind, FileRecord};
@@ -457,6 +458,43 @@ async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(test: &TestCatal
         }
     }
     assert!(test.catalog.state().await.unwrap().checkpoints.len() > 2);
+}
+
+/// Each of the readers had read what the copy lacks, and reads again after so many other commits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_catalog_that_was_restored_from_a_copy_is_read_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, copy) = (folder.path().join("catalog.db"), folder.path().join("copy.db"));
+    let url = |file: &Path| format!("sqlite://{}", file.display());
+    let catalog = Catalog::open(&url(&file)).await.unwrap();
+    catalog.commit(checkpoint_of(0, 10)).await.unwrap();
+    catalog.close().await;
+    for suffix in ["", "-wal"] {
+        let [from, to] = [&file, &copy].map(|file| format!("{}{suffix}", file.display()));
+        if Path::new(&from).exists() {
+            std::fs::copy(from, to).unwrap();
+        }
+    }
+    let catalog = Catalog::open(&url(&file)).await.unwrap();
+    for start in [10, 20] {
+        catalog.commit(checkpoint_of(start, start + 10)).await.unwrap();
+    }
+    let before = catalog.state().await.unwrap();
+
+    let restored = Catalog::open(&url(&copy)).await.unwrap();
+    let reader = || Catalog { last: Arc::new(Mutex::new(Some(before.clone()))), ..restored.clone() };
+    let readers = [reader(), reader(), reader()];
+    assert_eq!((before.revision, restored.revision().await.unwrap()), (3, 1));
+    for (step, (start, end)) in [(10, 15), (15, 18), (18, 40)].into_iter().enumerate() {
+        restored.commit(checkpoint_of(start, end)).await.unwrap();
+        let whole = restored.apart().state().await.unwrap();
+        assert_eq!(whole.vector().get(&partition(0)), Offset(end));
+        for (first, reader) in readers.iter().enumerate().take(step + 1) {
+            assert_eq!(reader.state().await.unwrap(), whole, "the reader that reads from {first} on, after {step}");
+        }
+    }
+    catalog.close().await;
+    restored.close().await;
 }
 
 async fn a_state_shares_the_definitions_that_no_commit_has_changed(test: &TestCatalog) {
