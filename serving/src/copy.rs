@@ -15,6 +15,7 @@ use futures::future::try_join_all;
 use storage::{Manifest, ObjectStorage, Tier};
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use types::outage::{Attempts, Outage};
 use types::threads;
 use types::{Error, Result};
 
@@ -36,6 +37,8 @@ pub struct SnapshotCopy {
     is_followed: AtomicBool,
     /// The number of the last query that asked for it, in this process.
     asked: AtomicU64,
+    /// Whether what is fetched in the background comes.
+    fetches: Attempts,
     /// Ends the fetching in the background.
     dropped: CancellationToken,
     _guard: DropGuard,
@@ -84,7 +87,8 @@ impl SnapshotCopy {
         let tiers = manifest.tiers().map(copy).collect();
         let dropped = CancellationToken::new();
         let asked = AtomicU64::new(before.map_or(0, SnapshotCopy::asked));
-        Self { tiers, is_followed: AtomicBool::new(false), asked, _guard: dropped.clone().drop_guard(), dropped, manifest }
+        let (is_followed, fetches) = (AtomicBool::new(false), Attempts::new("a snapshot cannot be copied"));
+        Self { tiers, is_followed, asked, fetches, _guard: dropped.clone().drop_guard(), dropped, manifest }
     }
 
     /// The runs that may hold a key's rows, one of each tier.
@@ -168,9 +172,15 @@ impl SnapshotCopy {
     /// Sees to it, from the first call on, that every bucket comes, until `stop`. `damaged` hears when one cannot.
     pub(crate) fn fetch_in_background(&self, damaged: &Arc<Notify>, stop: &CancellationToken) {
         if !self.is_whole() && !self.is_followed.swap(true, Ordering::Relaxed) {
-            let copy = background::Fetching { view: self.manifest.view.clone(), tiers: self.all_buckets(), dropped: self.dropped.clone() };
+            let (view, tiers) = (self.manifest.view.clone(), self.all_buckets());
+            let copy = background::Fetching { view, tiers, fetches: self.fetches.clone(), dropped: self.dropped.clone() };
             threads::RUNS.spawn(background::fetch_all(copy, damaged.clone(), stop.clone()));
         }
+    }
+
+    /// Why what is fetched in the background does not come at the moment.
+    pub(crate) fn outage(&self) -> Option<Outage> {
+        self.fetches.outage()
     }
 
     fn all_buckets(&self) -> Vec<Arc<CopiedBuckets>> {

@@ -207,11 +207,13 @@ impl Follower {
         Ok(ReadView { loaded, versions: BTreeMap::new(), fresh, vector, now, clock, complete_to, is_kept: false })
     }
 
-    /// Returns what fails at the moment: of the catalog, the storage, the clock, and the speed layer of this process.
+    /// Returns what fails at the moment: of the catalog, the storage, the local copies, the clock, and the speed layer
+    /// of this process.
     pub(crate) fn outages(&self) -> Vec<Outage> {
         let mut outages = self.0.catalog.outages();
         outages.extend(self.0.storage.outages());
         outages.extend(self.0.loads.outage());
+        outages.extend(self.loaded().and_then(|loaded| loaded.views.values().find_map(|view| view.snapshot.as_ref()?.outage())));
         outages.extend(self.0.fresh.as_ref().and_then(Fresh::outage));
         outages.extend(self.0.latest.outage((self.0.wall)(), |seconds| format!("answers are for a time {seconds} s ahead of it")));
         outages

@@ -7,6 +7,7 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
+use types::outage::Attempts;
 use types::{ErrorKind, Result, threads};
 
 use super::buckets::{CopiedBuckets, fetch_tiers};
@@ -23,6 +24,7 @@ const REPORT_EVERY: Duration = Duration::from_millis(500);
 pub(super) struct Fetching {
     pub(super) view: Arc<str>,
     pub(super) tiers: Vec<Arc<CopiedBuckets>>,
+    pub(super) fetches: Attempts,
     pub(super) dropped: CancellationToken,
 }
 
@@ -58,7 +60,9 @@ async fn until_whole_or_damaged(copy: &Fetching) -> Result<()> {
     let mut retries = CopyRetries::new();
     loop {
         let missing_before = copy.missing();
-        let error = match fetch_tiers(&copy.tiers, &threads::RUNS).await {
+        let fetched = fetch_tiers(&copy.tiers, &threads::RUNS).await;
+        copy.fetches.note(&fetched);
+        let error = match fetched {
             Err(error) if error.kind() != ErrorKind::Corrupt => error,
             outcome => return outcome,
         };

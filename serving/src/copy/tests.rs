@@ -267,6 +267,22 @@ async fn the_rest_is_copied_by_itself_and_its_progress_is_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_first_copy_fails_says_so_until_it_is_there() {
+    let site = Site::new().await;
+    site.set_all(Way::Refused);
+    let started = site.start().await;
+    let outage = || started.node.outages().into_iter().find(|outage| outage.what == "a snapshot cannot be copied");
+    assert_eq!(outage(), None, "nothing was tried yet");
+    let (stop, run) = started.run();
+    until("the copy fails", || outage().is_some()).await;
+    site.set_all(Way::Fine);
+    until("the copy is there", || started.copy().unwrap().is_whole() && outage().is_none()).await;
+    site.assert_all_are_answered(&started.node).await;
+    stop.cancel();
+    run.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bucket_that_could_not_be_copied_leaves_no_file() {
     let site = Site::new().await;
     site.set_all(Way::Refused);
