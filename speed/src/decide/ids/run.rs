@@ -124,6 +124,7 @@ pub(super) struct RunWriter {
     file: BufWriter<File>,
     /// Owns the file's name from the start, so that an unfinished file is deleted as well.
     run: IdRun,
+    share: Share,
     block: Vec<Entry>,
     encoded: Vec<u8>,
     highs: Vec<u64>,
@@ -139,6 +140,7 @@ impl RunWriter {
         Ok(Self {
             file: BufWriter::with_capacity(BLOCK_BYTES * 16, writing),
             run,
+            share: share.clone(),
             block: Vec::with_capacity(ENTRIES),
             encoded: Vec::with_capacity(BLOCK_BYTES),
             highs: Vec::with_capacity(FILTER_IDS),
@@ -159,7 +161,7 @@ impl RunWriter {
         self.run.entries += self.block.len();
         block::encode(&self.block, place, &mut self.encoded);
         self.block.clear();
-        self.file.write_all(&self.encoded).map_err(|error| cannot_write(&self.run, error))?;
+        self.file.write_all(&self.encoded).map_err(|error| self.share.failed(error, &self.run.path))?;
         if self.highs.len() >= FILTER_IDS {
             self.run.filters.push(&mut self.highs);
             self.highs.clear();
@@ -174,11 +176,7 @@ impl RunWriter {
         }
         self.run.fences.shrink_to_fit();
         self.run.filters.count_fences(self.run.fences.len() * size_of::<u64>());
-        self.file.flush().map_err(|error| cannot_write(&self.run, error))?;
+        self.file.flush().map_err(|error| self.share.failed(error, &self.run.path))?;
         Ok(self.run)
     }
-}
-
-fn cannot_write(run: &IdRun, error: std::io::Error) -> Error {
-    run.named(Error::unavailable("the ids for deduplication cannot be written to disk").caused_by(error))
 }

@@ -155,6 +155,7 @@ impl Share {
         Error::unavailable("the ids for deduplication do not fit [speed] dedup_memory and cannot be written to disk")
             .with("dedup_memory", self.inner().settings.memory_bytes)
             .with("file", at.display())
+            .with("setting", "serving.cache_dir")
             .caused_by(cause)
     }
 

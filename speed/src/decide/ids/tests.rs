@@ -256,6 +256,7 @@ fn a_disk_that_takes_no_more_is_an_error_that_names_the_setting_and_changes_noth
     };
     assert_eq!(error.kind(), types::ErrorKind::Unavailable);
     assert!(error.to_string().contains("dedup_memory") && error.to_string().contains("dedup"), "{error}");
+    assert_eq!(error.fact("setting"), Some("serving.cache_dir"), "{error}");
     assert!(i > 800, "{i}");
     assert!((0..i).all(|id| !ids.admit(&id.to_string(), i, i).unwrap()));
     assert!(ids.admit(&i.to_string(), i, i).is_err());

@@ -59,7 +59,8 @@ async fn remembered_ids_on_a_small_disk_wait_for_space_and_no_event_is_lost_or_c
 
     disk.fill(ROOM_BYTES).unwrap();
     append(&harness, FIRST_EVENTS..EVENTS).await;
-    let is_full = || fresh.outage().is_some_and(|outage| outage.error.contains("the ids for deduplication"));
+    let named = ["the ids for deduplication", "No space left", "setting: serving.cache_dir"];
+    let is_full = || fresh.outage().is_some_and(|outage| named.iter().all(|part| outage.error.contains(part)));
     until("the disk to be full", async || {
         assert!(!worker.task.is_finished(), "the worker of the full disk ended");
         counted.ask().await;
