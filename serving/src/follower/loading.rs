@@ -20,8 +20,9 @@ use crate::copy::SnapshotCopy;
 use crate::layers::{self, LayerSource, RebuildBudget, Refreshed};
 use crate::read_view::{BuildingView, Loaded, LoadedView};
 
+/// A sink's worker waits for the node, which waits for the worker.
 const WENT_BACK: &str = "if the catalog was restored from an earlier copy, answers go on once workers have counted the log up to \
-    where they were; a node that is started anew answers from what the catalog has";
+    where they were: start the process again if that does not happen soon, or where a sink is stalled";
 
 impl Follower {
     /// Loads the catalog's present state and makes it the one that queries read. While a file of a view that is served
@@ -48,7 +49,7 @@ impl Follower {
         if let Some(before) = &before
             && !state.vector().covers(&before.vector)
         {
-            return Err(Error::corrupt("the catalog's vector moved backwards")
+            return Err(Error::unavailable("the catalog's vector moved backwards")
                 .with("before", &before.vector)
                 .with("after", state.vector())
                 .with("help", WENT_BACK));
