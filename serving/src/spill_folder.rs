@@ -25,8 +25,8 @@ impl SpillFolder {
         &self.0
     }
 
-    /// Makes it again, with these folders in it, where somebody has removed them: a cleaner of temporary files may do so
-    /// while the node runs. Nothing fails here, because most queries need none of them.
+    /// Makes it again, with these folders in it, where somebody has removed them: a cleaner of temporary files may do
+    /// so while the node runs. Nothing fails here, because most queries need none of them.
     pub(crate) fn restore(&self, folders: &[PathBuf]) {
         for folder in folders {
             if let Err(error) = std::fs::create_dir_all(folder) {
