@@ -10,7 +10,7 @@ use types::tiles::Micros;
 use types::{Error, Result};
 
 /// The format that this version reads and writes: the number of its migrations.
-pub(super) const FORMAT: i64 = 18;
+pub(super) const FORMAT: i64 = 19;
 
 /// The one row of `meta`.
 pub(super) struct MetaRow {
@@ -98,16 +98,13 @@ pub(super) async fn revision_of(session: &mut Session, id: Uuid) -> Result<Optio
     row.map(|row| row.integer("revision")).transpose()
 }
 
-/// Returns one of the newest commits that are remembered, with its revision. The clocks of processes differ: that of
-/// the newest time need not be the last one.
-pub(super) async fn witness(session: &mut Session) -> Result<Option<(Uuid, Revision)>> {
-    let sql = "SELECT id, revision FROM (SELECT id, revision FROM commits ORDER BY committed_at DESC LIMIT 20) AS newest
-        ORDER BY revision DESC LIMIT 1";
-    let row = session.row(sql, values![]).await?;
+/// Returns the last commit that is remembered, with its revision.
+pub(super) async fn last_commit(session: &mut Session) -> Result<Option<(Uuid, Revision)>> {
+    let row = session.row("SELECT id, revision FROM commits ORDER BY revision DESC LIMIT 1", values![]).await?;
     row.map(|row| Ok((row.parse("id")?, row.integer("revision")?))).transpose()
 }
 
-/// Whether a commit is still remembered under this revision. True if none is given.
+/// Returns whether a commit is remembered under this revision. True if none is given.
 pub(super) async fn has(session: &mut Session, commit: Option<(Uuid, Revision)>) -> Result<bool> {
     match commit {
         Some((id, revision)) => Ok(revision_of(session, id).await? == Some(revision)),

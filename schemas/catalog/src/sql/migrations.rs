@@ -25,6 +25,7 @@ const MIGRATIONS: [&str; FORMAT as usize] = [
     include_str!("migrations/0016_definitions_by_revision.sql"),
     include_str!("migrations/0017_drafts.sql"),
     include_str!("migrations/0018_beside.sql"),
+    include_str!("migrations/0019_commits_by_revision.sql"),
 ];
 
 /// An arbitrary number: processes that open a catalog at the same time migrate one at a time.

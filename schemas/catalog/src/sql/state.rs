@@ -18,7 +18,7 @@ pub(super) async fn read(session: &mut Session, last: Option<&Arc<CatalogState>>
     let meta = meta::read(session).await?;
     let last = last.filter(|last| last.identity == meta.identity && last.revision <= meta.revision);
     let is_continued = match last {
-        Some(last) => meta::has(session, last.witness).await?,
+        Some(last) => meta::has(session, last.last_commit).await?,
         None => true,
     };
     let last = last.filter(|_| is_continued);
@@ -40,7 +40,7 @@ pub(super) async fn read(session: &mut Session, last: Option<&Arc<CatalogState>>
     Ok(Arc::new(CatalogState {
         revision: meta.revision,
         identity: meta.identity,
-        witness: meta::witness(session).await?,
+        last_commit: meta::last_commit(session).await?,
         orphaned_before: meta::orphaned_before(session).await?,
         definitions,
         parameters: parameter::newest(session).await?,
