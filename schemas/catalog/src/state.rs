@@ -23,8 +23,8 @@ pub struct CatalogState {
     pub revision: Revision,
     /// Identifies this catalog; set once.
     pub identity: String,
-    /// The last commit that is remembered, with its revision: a catalog that was restored from an earlier copy has it no
-    /// longer. `None` if no commit is remembered.
+    /// The last commit that is remembered, with its revision: a catalog that was restored from an earlier copy has it
+    /// no longer. `None` if no commit is remembered.
     pub last_commit: Option<(Uuid, Revision)>,
     /// Files of checkpoints that were made before this time can no longer be named.
     pub orphaned_before: Micros,

@@ -103,6 +103,7 @@ async fn an_older_format_is_migrated(test: &TestCatalog) {
         "DROP INDEX run_recomputed",
         "ALTER TABLE run DROP COLUMN draft",
         "ALTER TABLE run DROP COLUMN beside",
+        "DROP INDEX commits_by_revision",
     ];
     for drop in later {
         test.tamper(drop).await;
