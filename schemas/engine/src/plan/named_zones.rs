@@ -1,10 +1,12 @@
 //! Local times in a zone that a query names: `TIMESTAMP '2026-03-29 02:30:00' AT TIME ZONE 'Europe/Berlin'`. DataFusion
-//! plans it as a cast to a type with that zone, which fails for a local time that the zone has twice or not at all.
+//! plans it as a cast to a type with that zone, which fails for a local time that the zone has twice or not at all. A
+//! cast from such a type to a TIMESTAMP, which a comparison with a date needs too, would be the time in UTC.
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
+use datafusion::functions::datetime;
 use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
@@ -15,7 +17,8 @@ use crate::plan::rewrite::each_expression;
 /// The zone of all times without a named zone. Its clocks never change.
 const UTC: &str = "UTC";
 
-/// Converts local times in a named zone to the same times as PostgreSQL. Runs after DataFusion's own coercion.
+/// Converts local times in a named zone to the same times as PostgreSQL, and times in such a zone that are cast to a
+/// TIMESTAMP to its local times. Runs after DataFusion's own coercion.
 #[derive(Debug)]
 pub struct LocalTimesInNamedZones;
 
@@ -32,12 +35,12 @@ impl AnalyzerRule for LocalTimesInNamedZones {
 fn resolved(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let resolved = match &expr {
         Expr::Cast(Cast { expr, field }) => {
-            let instant = instant(expr, field.data_type(), schema, false);
-            instant.map(|instant| Expr::Cast(Cast::new_from_field(Box::new(instant), field.clone())))
+            let operand = instant(expr, field.data_type(), schema, false).or_else(|| local_time(expr, field.data_type(), schema));
+            operand.map(|operand| Expr::Cast(Cast::new_from_field(Box::new(operand), field.clone())))
         }
         Expr::TryCast(TryCast { expr, field }) => {
-            let instant = instant(expr, field.data_type(), schema, true);
-            instant.map(|instant| Expr::TryCast(TryCast::new_from_field(Box::new(instant), field.clone())))
+            let operand = instant(expr, field.data_type(), schema, true).or_else(|| local_time(expr, field.data_type(), schema));
+            operand.map(|operand| Expr::TryCast(TryCast::new_from_field(Box::new(operand), field.clone())))
         }
         _ => None,
     };
@@ -58,6 +61,17 @@ fn instant(operand: &Expr, to: &DataType, schema: &DFSchema, safe: bool) -> Opti
     let is_local = from.is_string() || matches!(from, DataType::Date32 | DataType::Timestamp(_, None));
     let call = || ScalarFunction::new_udf(local_times::instant(zone, *unit, safe), vec![operand.clone()]);
     is_local.then(|| Expr::ScalarFunction(call()))
+}
+
+/// Returns what the clocks of a named zone show, if the operand of a cast to a TIMESTAMP is a time in such a zone.
+fn local_time(operand: &Expr, to: &DataType, schema: &DFSchema) -> Option<Expr> {
+    let DataType::Timestamp(_, None) = to else { return None };
+    match operand.get_type(schema).ok()? {
+        DataType::Timestamp(_, Some(zone)) if &*zone != UTC => {
+            Some(Expr::ScalarFunction(ScalarFunction::new_udf(datetime::to_local_time(), vec![operand.clone()])))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -94,6 +108,10 @@ mod tests {
                 ("'2026-03-29 02:30:00' AT TIME ZONE 'Europe/Berlin'", "2026-03-29T03:30:00+02:00"),
                 ("DATE '2026-09-06' AT TIME ZONE 'America/Santiago'", "2026-09-06T01:00:00-03:00"),
                 ("TIMESTAMPTZ '2026-10-25T00:30:00Z' AT TIME ZONE 'Europe/Berlin'", "2026-10-25T02:30:00+02:00"),
+                ("CAST(TIMESTAMPTZ '2026-10-25T00:30:00Z' AT TIME ZONE 'Europe/Berlin' AS TIMESTAMP)", "2026-10-25T02:30:00"),
+                ("TRY_CAST(gap AT TIME ZONE 'Europe/Berlin' AS TIMESTAMP)", "2026-03-29T03:30:00"),
+                ("TIMESTAMPTZ '2026-03-28T22:30:00Z' AT TIME ZONE 'Europe/Berlin' >= DATE '2026-03-29'", "false"),
+                ("TIMESTAMPTZ '2026-03-28T23:00:00Z' AT TIME ZONE 'Europe/Berlin' >= DATE '2026-03-29'", "true"),
             ] {
                 assert_eq!(one(&session, expression).await, expected, "{expression}");
             }
