@@ -11,8 +11,8 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use engine::functions::{interval_functions, to_char, typed_texts};
 use engine::plan::{
-    BytesInHexadecimal, IntegersDoNotWrap, LocalTimesInNamedZones, TextType, TypedTextColumns, check_supported, compute_in_zone,
-    keep_numbered_keys,
+    BytesInHexadecimal, IntegersDoNotWrap, LocalTimesInNamedZones, ScalarSubqueriesMayBeNull, TextType, TypedTextColumns, check_supported,
+    compute_in_zone, keep_numbered_keys,
 };
 use types::{ErrorKind, Reason, Result};
 
@@ -95,6 +95,7 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     let columns = tables::register(&session, runtime, &context, reader)?;
     session.register_expr_planner(Arc::new(OperandTypes))?;
     session.add_analyzer_rule(Arc::new(IntegersDoNotWrap));
+    session.add_analyzer_rule(Arc::new(ScalarSubqueriesMayBeNull));
     session.add_analyzer_rule(Arc::new(ComparedSubqueriesHaveNames));
     session.add_analyzer_rule(Arc::new(ExistsInColumns));
     session.add_analyzer_rule(Arc::new(LocalTimesInNamedZones));
