@@ -1,15 +1,15 @@
-//! Types and literals that PostgreSQL has and DataFusion has not: `$1::uuid`, `'x'::json`, `::name`, `'\x00ff'::bytea`,
-//! arrays as texts, `= ANY ('{a,b}')`, times as `time_texts` has them, time zones in letters of any case, `U&'\00e4'`,
-//! `ESCAPE`, `SIMILAR TO`, `1e300`, comparisons of rows and regular expressions. They are rewritten before a statement
-//! is planned.
+//! Types and literals that PostgreSQL has and DataFusion has not: `$1::uuid`, `'x'::json`, `::name`, `::float` with 64
+//! bits, `'\x00ff'::bytea`, arrays as texts, `= ANY ('{a,b}')`, times as `time_texts` has them, time zones in letters of
+//! any case, `U&'\00e4'`, `ESCAPE`, `SIMILAR TO`, `1e300`, comparisons of rows and regular expressions. They are
+//! rewritten before a statement is planned.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 
 use arrow::array::timezone::Tz;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Interval,
-    TypedString, Value,
+    Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, FunctionArg, FunctionArgExpr, FunctionArguments,
+    Interval, TypedString, Value,
 };
 use definitions::syntax::SyntaxNode;
 use definitions::time_zones;
@@ -28,6 +28,8 @@ use super::{array_text, literals, regular_expressions, row_values};
 const TEXTS: [&str; 2] = ["name", "bpchar"];
 /// Of a decimal, with room for those before the exponent.
 const MOST_DIGITS: i32 = 60;
+/// Binary digits of a FLOAT that PostgreSQL keeps in 64 bits.
+const DIGITS_OF_DOUBLES: RangeInclusive<u64> = 25..=53;
 /// Each is a call of its own, which the planner descends into.
 const MOST_NESTED_CALLS: usize = 16;
 
@@ -68,6 +70,10 @@ fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
         }
         Expr::AtTimeZone { timestamp, time_zone } => at_time_zone(timestamp, time_zone),
         Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, array: false, format: None } => cast(expr, data_type),
+        Expr::Cast { kind: CastKind::TryCast, expr, data_type: float @ DataType::Float(_), array: false, format: None } => {
+            let cast = |data_type| Expr::Cast { kind: CastKind::TryCast, expr: expr.clone(), data_type, array: false, format: None };
+            Ok(known_type(float).map(cast))
+        }
         Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax: false }) => cast(&Expr::Value(value.clone()), data_type),
         Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, is_some: _ } => in_list(left, right, false),
         Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => in_list(left, right, true),
@@ -146,11 +152,13 @@ fn bytes(digits: &str) -> Result<Expr> {
     Ok(Expr::Value(Value::HexStringLiteral(digits.to_owned()).into()))
 }
 
-/// The type that DataFusion knows in the place of one that it does not.
+/// The type that DataFusion knows in the place of one that it does not, or takes for another.
 fn known_type(data_type: &DataType) -> Option<DataType> {
     match data_type {
         DataType::Uuid | DataType::JSON | DataType::JSONB => Some(DataType::Text),
         DataType::CharacterVarying(length) => Some(DataType::Varchar(*length)),
+        DataType::Float(ExactNumberInfo::None) => Some(DataType::DoublePrecision),
+        DataType::Float(ExactNumberInfo::Precision(digits)) if DIGITS_OF_DOUBLES.contains(digits) => Some(DataType::DoublePrecision),
         DataType::Custom(name, modifiers) if modifiers.is_empty() => {
             let name = name.to_string().to_lowercase();
             TEXTS.contains(&name.as_str()).then_some(DataType::Text)
@@ -230,6 +238,11 @@ mod tests {
             ("SELECT $1::uuid[]", "SELECT as_uuid(CAST($1 AS TEXT[]))"),
             ("SELECT '{x,NULL}'::uuid[]", "SELECT as_uuid(CAST(ARRAY['x', NULL] AS TEXT[]))"),
             ("SELECT a::json, b::jsonb", "SELECT as_json(CAST(a AS TEXT)), as_json(CAST(b AS TEXT))"),
+            (
+                "SELECT a::float, CAST(a AS FLOAT(53)), a::float(24), a::real, TRY_CAST(a AS FLOAT), a::float[]",
+                "SELECT CAST(a AS DOUBLE PRECISION), CAST(a AS DOUBLE PRECISION), a::FLOAT(24), a::REAL, \
+                 TRY_CAST(a AS DOUBLE PRECISION), CAST(a AS DOUBLE PRECISION[])",
+            ),
             ("SELECT a::name, b::character varying, c::bpchar", "SELECT CAST(a AS TEXT), CAST(b AS VARCHAR), CAST(c AS TEXT)"),
             ("SELECT '\\x00fF'::bytea, CAST('\\x' AS BYTEA), bytea '\\xab'", "SELECT X'00fF', X'', X'ab'"),
             ("SELECT '{1,2}'::int[], '{}'::text[]", "SELECT CAST(ARRAY['1', '2'] AS INT[]), CAST(ARRAY[] AS TEXT[])"),
