@@ -1,44 +1,105 @@
-//! Comparisons of rows: `(a, b) IN ((1, 2), (3, NULL))`, `(a, b) = (c, d)` and `<>`, as comparisons of their values. As
-//! in PostgreSQL they are NULL where a NULL may decide; to DataFusion, a row with a NULL is a value that differs from
-//! others.
+//! Comparisons of rows: `(a, b) IN ((1, 2), (3, NULL))`, `(a, b) = (c, d)`, `<`, `IS NULL` and others, as comparisons of
+//! their values. As in PostgreSQL they are NULL where a NULL may decide, and a row is NULL if all of its values are; to
+//! DataFusion, a row with a NULL is a value that differs from others, and no row is NULL.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
+use std::ops::ControlFlow;
 
-use super::literals::nested;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator};
+use definitions::syntax::SyntaxNode;
+
+use super::literals::{name_of, nested, plain_arguments};
+
+/// Values of rows that are compared by `<` and the like: each is one level of nesting more.
+const MOST_ORDERED: usize = 16;
+/// Expressions of such rows, which are written twice.
+const MOST_EXPRESSIONS: usize = 1_000;
 
 /// What stands for a comparison of rows; `None` for any other expression.
 pub(super) fn compared(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::InList { expr: row, list, negated } => {
             let row = values(row)?;
-            let equalities = list.iter().map(|other| equality(row, values(other)?)).collect::<Option<Vec<_>>>()?;
+            let equalities = list.iter().map(|other| equality(&row, &values(other)?)).collect::<Option<Vec<_>>>()?;
             let found = joined(equalities, &BinaryOperator::Or)?;
             Some(if *negated { not(found) } else { found })
         }
-        Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => equality(values(left)?, values(right)?),
-        Expr::BinaryOp { left, op: BinaryOperator::NotEq, right } => equality(values(left)?, values(right)?).map(not),
+        Expr::BinaryOp { left, op, right } => {
+            let (row, other) = (values(left)?, values(right)?);
+            match op {
+                BinaryOperator::Eq => equality(&row, &other),
+                BinaryOperator::NotEq => equality(&row, &other).map(not),
+                BinaryOperator::Lt | BinaryOperator::LtEq => ordered(&row, &other, &BinaryOperator::Lt, op),
+                BinaryOperator::Gt | BinaryOperator::GtEq => ordered(&row, &other, &BinaryOperator::Gt, op),
+                _ => None,
+            }
+        }
+        Expr::IsNull(row) => each(&values(row)?, Expr::IsNull),
+        Expr::IsNotNull(row) => each(&values(row)?, Expr::IsNotNull),
         _ => None,
     }
 }
 
-fn values(row: &Expr) -> Option<&[Expr]> {
+fn values(row: &Expr) -> Option<Vec<&Expr>> {
     match row {
-        Expr::Tuple(values) => Some(values),
+        Expr::Tuple(values) => Some(values.iter().collect()),
         Expr::Nested(row) => values(row),
+        Expr::Function(call) if name_of(call).as_deref() == Some("row") => values_of_call(call),
         _ => None,
     }
 }
 
-fn equality(row: &[Expr], other: &[Expr]) -> Option<Expr> {
+/// The values of `ROW(a, b)`.
+fn values_of_call(call: &Function) -> Option<Vec<&Expr>> {
+    plain_arguments(call)?;
+    let FunctionArguments::List(list) = &call.args else { return None };
+    let values = list.args.iter().map(|argument| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value),
+        _ => None,
+    });
+    values.collect()
+}
+
+fn equality(row: &[&Expr], other: &[&Expr]) -> Option<Expr> {
     if row.len() != other.len() {
         return None;
     }
-    let equal = |(one, other): (&Expr, &Expr)| Expr::BinaryOp {
-        left: Box::new(one.clone()),
-        op: BinaryOperator::Eq,
-        right: Box::new(other.clone()),
+    let equalities = row.iter().zip(other).map(|(one, other)| comparison(one, &BinaryOperator::Eq, other));
+    joined(equalities.collect(), &BinaryOperator::And)
+}
+
+/// The first values that differ decide, by the operator `first`; the last ones by `last`.
+fn ordered(row: &[&Expr], other: &[&Expr], first: &BinaryOperator, last: &BinaryOperator) -> Option<Expr> {
+    if row.len() != other.len() || row.len() > MOST_ORDERED || are_long(row, other) {
+        return None;
+    }
+    let mut pairs = row.iter().zip(other).rev();
+    let (one, another) = pairs.next()?;
+    let mut rest = comparison(one, last, another);
+    for (one, another) in pairs {
+        let are_equal = comparison(one, &BinaryOperator::Eq, another);
+        let rest_decides = Expr::BinaryOp { left: Box::new(are_equal), op: BinaryOperator::And, right: nested(rest) };
+        let decides = comparison(one, first, another);
+        rest = Expr::BinaryOp { left: Box::new(decides), op: BinaryOperator::Or, right: nested(rest_decides) };
+    }
+    Some(*nested(rest))
+}
+
+fn are_long(row: &[&Expr], other: &[&Expr]) -> bool {
+    let mut expressions = 0_usize;
+    let mut count = |_: &Expr| {
+        expressions += 1;
+        if expressions > MOST_EXPRESSIONS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    joined(row.iter().zip(other).map(equal).collect(), &BinaryOperator::And)
+    row.iter().chain(other).any(|value| value.visit_expressions(&mut count).is_break())
+}
+
+/// A condition that holds for each of the values.
+fn each(row: &[&Expr], condition: fn(Box<Expr>) -> Expr) -> Option<Expr> {
+    joined(row.iter().map(|value| condition(Box::new((*value).clone()))).collect(), &BinaryOperator::And)
+}
+
+fn comparison(left: &Expr, op: &BinaryOperator, right: &Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left.clone()), op: op.clone(), right: Box::new(right.clone()) }
 }
 
 /// Joins conditions in pairs, and those again: a list of thousands is a dozen operators deep.
