@@ -161,12 +161,45 @@ fn checked(sql: &str, statement: Statement) -> Result<Statement> {
     {
         return Err(Error::input(format!("{clause} is not supported here: the answer would ignore it")));
     }
+    if let Some(operation) = inner(&statement).and_then(operation_on_multisets) {
+        let message = format!("not supported: {operation} ALL, write {operation}, or compare count(*) of each row of both sides");
+        return Err(Error::input(message).with_reason(Reason::NotSupported));
+    }
     if inner(&statement).is_some_and(lacks_brackets) {
         return Err(Error::input(LACKS_BRACKETS));
     }
     match inner(&statement).and_then(|inner| keywords::interval_refusal(sql, inner)) {
         Some(error) => Err(error),
         None => Ok(statement),
+    }
+}
+
+/// Returns the first INTERSECT ALL or EXCEPT ALL, by its name. DataFusion does not count how often a row is on the right
+/// side.
+fn operation_on_multisets(statement: &ast::Statement) -> Option<&'static str> {
+    let mut first = FirstOnMultisets(None);
+    let _ = SyntaxNode::visit(statement, &mut first);
+    first.0
+}
+
+struct FirstOnMultisets(Option<&'static str>);
+
+impl Visitor for FirstOnMultisets {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<()> {
+        self.0 = on_multisets(&query.body);
+        if self.0.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+fn on_multisets(body: &ast::SetExpr) -> Option<&'static str> {
+    let ast::SetExpr::SetOperation { op, set_quantifier, left, right } = body else { return None };
+    let keeps_repeats = matches!(set_quantifier, ast::SetQuantifier::All | ast::SetQuantifier::AllByName);
+    match op {
+        ast::SetOperator::Intersect if keeps_repeats => Some("INTERSECT"),
+        ast::SetOperator::Except | ast::SetOperator::Minus if keeps_repeats => Some("EXCEPT"),
+        _ => on_multisets(left).or_else(|| on_multisets(right)),
     }
 }
 
@@ -220,6 +253,7 @@ mod tests {
             ("SELECT a FROM v SETTINGS x = 1", "SETTINGS"),
             ("SELECT coalesce(sum(a), 0) FILTER (WHERE b) FROM v", "FILTER of a function that is no aggregate"),
             ("SELECT a, bit_xor(DISTINCT b) FROM v GROUP BY a", "DISTINCT in bit_xor"),
+            ("SELECT * FROM v, generate_series(1, 3) WITH ORDINALITY", "WITH ORDINALITY"),
             ("SELECT a FROM (SELECT last_n(3)(a, 2) AS a FROM v) AS t", "a call with two lists of arguments"),
         ] {
             let error = read(text).err().map(|error| error.to_string()).unwrap_or_default();

@@ -44,7 +44,8 @@ impl Visitor for Ignored {
 
     fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<()> {
         match table {
-            TableFactor::Table { sample, partitions, with_hints, index_hints, .. } => self.first_of([
+            TableFactor::Table { sample, partitions, with_hints, index_hints, with_ordinality, .. } => self.first_of([
+                (*with_ordinality, "WITH ORDINALITY"),
                 (sample.is_some(), "TABLESAMPLE"),
                 (!partitions.is_empty(), "PARTITION"),
                 (!with_hints.is_empty() || !index_hints.is_empty(), "a hint of a table"),
