@@ -1,11 +1,13 @@
 //! The dialect of SQL in definitions and queries: sqlparser's generic one, with PostgreSQL's precedence of operators.
 //!
-//! Generic, `a ->> 'k' = 'x'` is `a ->> ('k' = 'x')`, and `n + 1 || 'x'` is `n + (1 || 'x')`.
+//! Generic, `a ->> 'k' = 'x'` is `a ->> ('k' = 'x')`, and `n + 1 || 'x'` is `n + (1 || 'x')`. `SELECT a ISNULL` is the
+//! column `a` under that name.
 
 use std::any::TypeId;
 
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -27,6 +29,19 @@ pub fn parse_statement(sql: &str) -> Result<Statement, DataFusionError> {
     }
 }
 
+/// `ISNULL` and `NOTNULL`, which PostgreSQL has beside `IS NULL` and `IS NOT NULL`.
+fn null_test(token: &Token) -> Option<fn(Box<Expr>) -> Expr> {
+    let Token::Word(word) = token else { return None };
+    let is = |operator: &str| word.quote_style.is_none() && word.value.eq_ignore_ascii_case(operator);
+    if is("isnull") {
+        Some(Expr::IsNull)
+    } else if is("notnull") {
+        Some(Expr::IsNotNull)
+    } else {
+        None
+    }
+}
+
 macro_rules! supports_what_is_generic {
     ($($method:ident),* $(,)?) => {
         $(fn $method(&self) -> bool {
@@ -41,7 +56,16 @@ impl Dialect for SqlDialect {
     }
 
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
-        (parser.peek_token_ref().token == Token::StringConcat).then_some(Ok(ANY_OTHER_OPERATOR))
+        match &parser.peek_token_ref().token {
+            Token::StringConcat => Some(Ok(ANY_OTHER_OPERATOR)),
+            token => null_test(token).map(|_| Ok(self.prec_value(Precedence::Is))),
+        }
+    }
+
+    fn parse_infix(&self, parser: &mut Parser, expr: &Expr, _: u8) -> Option<Result<Expr, ParserError>> {
+        let test = null_test(&parser.peek_token_ref().token)?;
+        parser.next_token();
+        Some(Ok(test(Box::new(expr.clone()))))
     }
 
     fn prec_value(&self, precedence: Precedence) -> u8 {
@@ -142,7 +166,6 @@ mod tests {
 
     /// The same expression with all its brackets.
     fn grouped(sql: &str) -> String {
-        use datafusion::sql::sqlparser::ast::Expr;
         fn text(expr: &Expr) -> String {
             match expr {
                 Expr::BinaryOp { left, op, right } => format!("({} {op} {})", text(left), text(right)),
@@ -168,6 +191,7 @@ mod tests {
             ("n + 1 || 'x' = b", "(((n + 1) || 'x') = b)"),
             ("a @> b = c", "((a @> b) = c)"),
             ("NOT a ->> 'k' = 'x'", "NOT a ->> 'k' = 'x'"),
+            ("a = b ISNULL OR c notnull", "(((a = b) IS NULL) OR c IS NOT NULL)"),
         ] {
             assert_eq!(grouped(sql), expected, "{sql}");
         }
@@ -177,6 +201,10 @@ mod tests {
     fn what_is_generic_is_understood() {
         for sql in ["SELECT * EXCLUDE (a) FROM t", "SELECT a FROM t GROUP BY ALL", "SELECT {'a': 1}", "SELECT `a`, \"b\" FROM t LIMIT 1, 2"]
         {
+            let generic = DFParserBuilder::new(sql).with_dialect(&GenericDialect {}).build().unwrap().parse_statement();
+            assert_eq!(parse_statement(sql).ok(), generic.ok(), "{sql}");
+        }
+        for sql in ["SELECT a AS isnull FROM t", "SELECT isnull, notnull FROM t", "SELECT a \"isnull\" FROM t"] {
             let generic = DFParserBuilder::new(sql).with_dialect(&GenericDialect {}).build().unwrap().parse_statement();
             assert_eq!(parse_statement(sql).ok(), generic.ok(), "{sql}");
         }

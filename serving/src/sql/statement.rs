@@ -174,8 +174,8 @@ fn checked(sql: &str, statement: Statement) -> Result<Statement> {
     }
 }
 
-/// Returns the first INTERSECT ALL or EXCEPT ALL, by its name. DataFusion does not count how often a row is on the right
-/// side.
+/// Returns the first INTERSECT ALL or EXCEPT ALL, by its name. DataFusion does not count how often a row is on the
+/// right side.
 fn operation_on_multisets(statement: &ast::Statement) -> Option<&'static str> {
     let mut first = FirstOnMultisets(None);
     let _ = SyntaxNode::visit(statement, &mut first);
