@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value};
 use types::{Error, Reason, Result};
 
 use super::literals::{literal, text_of};
+use super::regular_expressions::with_unicode_classes;
 
 /// `a SIMILAR TO 'x%'` as `a ~ '^(?s:x.*)$'`; `None` for any other expression.
 ///
@@ -26,7 +27,7 @@ pub(super) fn as_regular_expression(expr: &Expr) -> Result<Option<Expr>> {
     Ok(Some(Expr::BinaryOp {
         left: expr.clone(),
         op: if *negated { BinaryOperator::PGRegexNotMatch } else { BinaryOperator::PGRegexMatch },
-        right: Box::new(literal(Some(regular_expression(pattern, escape)))),
+        right: Box::new(literal(Some(with_unicode_classes(&regular_expression(pattern, escape))))),
     }))
 }
 
