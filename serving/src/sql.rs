@@ -67,6 +67,7 @@ mod search_path;
 mod series;
 mod similar_to;
 mod sized_rows;
+mod sorted_positions;
 mod source;
 mod statement;
 mod states;

@@ -26,7 +26,7 @@ use super::search_path::SearchPath;
 use super::statement::ParsedQuery;
 use super::{
     QueryText, SessionSettings, TableReader, cast_names, casts, column_names, fetch_clause, function_names, params, rights, series,
-    statement, subquery_names, tables, unnested_columns, using_columns, wildcards,
+    sorted_positions, statement, subquery_names, tables, unnested_columns, using_columns, wildcards,
 };
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
@@ -166,6 +166,7 @@ fn rewritten(mut statement: Statement, streams: &BTreeMap<Arc<str>, LiveStream>,
     wildcards::leave_out_system_columns(&mut statement, streams)?;
     using_columns::rewrite(&mut statement)?;
     cast_names::name_casts(&mut statement);
+    sorted_positions::as_expressions(&mut statement);
     series::read_steps(&mut statement);
     casts::rewrite(&mut statement)?;
     fetch_clause::as_limit(&mut statement);
