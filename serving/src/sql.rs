@@ -34,6 +34,7 @@ use crate::query_runtime::QueryRuntime;
 use crate::read_view::ReadView;
 use crate::value_errors::OnValueError;
 
+mod any_of_arrays;
 mod array_text;
 mod cast_names;
 mod casts;

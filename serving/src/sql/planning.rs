@@ -25,8 +25,8 @@ use super::pg_typeof::pg_typeof;
 use super::search_path::SearchPath;
 use super::statement::ParsedQuery;
 use super::{
-    QueryText, SessionSettings, TableReader, cast_names, casts, column_names, fetch_clause, function_names, params, rights, series,
-    sorted_positions, statement, subquery_names, tables, unnested_columns, using_columns, wildcards,
+    QueryText, SessionSettings, TableReader, any_of_arrays, cast_names, casts, column_names, fetch_clause, function_names, params, rights,
+    series, sorted_positions, statement, subquery_names, tables, unnested_columns, using_columns, wildcards,
 };
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
@@ -166,6 +166,7 @@ fn rewritten(mut statement: Statement, streams: &BTreeMap<Arc<str>, LiveStream>,
     wildcards::leave_out_system_columns(&mut statement, streams)?;
     using_columns::rewrite(&mut statement)?;
     cast_names::name_casts(&mut statement);
+    any_of_arrays::rewrite(&mut statement)?;
     sorted_positions::as_expressions(&mut statement);
     series::read_steps(&mut statement);
     casts::rewrite(&mut statement)?;
