@@ -74,6 +74,7 @@ pub(crate) use date_parts::{date_part, is_part_of_postgresql};
 pub use decimals::QUOTIENT;
 pub(crate) use direct::{DirectMerge, GroupedStates};
 pub(crate) use distinct::{DistinctSet, DistinctSize};
+pub(crate) use interval_functions::years_as_days;
 pub use interval_functions::{MAKE_INTERVAL, PARTS_OF_INTERVAL, interval_functions, interval_product, interval_quotient};
 pub(crate) use json_members::{JSON_MEMBER, json_member, json_member_as_text, written_member};
 pub(crate) use judged::Flaw;

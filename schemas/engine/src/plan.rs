@@ -49,6 +49,7 @@ mod exponents;
 mod extract;
 mod hidden;
 mod ignored;
+mod interval_epochs;
 mod intervals;
 mod json_operators;
 pub mod links;
@@ -83,6 +84,7 @@ pub(crate) use computable::{check_expressions, simplified_events, simplify_or_ke
 pub(crate) use covers::Cover;
 pub(crate) use hidden::{node_name, strip_casts};
 pub use ignored::{ignored_clause, ignored_in_calls};
+pub use interval_epochs::EpochsOfYears;
 pub(crate) use links::check_on_types;
 pub use named_zones::LocalTimesInNamedZones;
 pub(crate) use need::AskedUses;

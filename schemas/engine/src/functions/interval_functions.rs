@@ -1,5 +1,5 @@
-//! Functions of PostgreSQL that return intervals, in queries: `make_interval`, `age` and `justify_..`, and the product
-//! and the quotient of an interval and a number.
+//! Functions of PostgreSQL that return intervals, in queries: `make_interval`, `age` and `justify_..`, the product and
+//! the quotient of an interval and a number, and an interval whose seconds are counted.
 
 use std::sync::Arc;
 
@@ -40,6 +40,11 @@ pub fn interval_quotient() -> ScalarUDF {
     IntervalFunction::Quotient.function()
 }
 
+/// Returns the function that counts whole years of an interval as 365.25 days each.
+pub(crate) fn years_as_days() -> ScalarUDF {
+    IntervalFunction::YearsAsDays.function()
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum IntervalFunction {
     Make,
@@ -50,6 +55,7 @@ enum IntervalFunction {
     JustifyInterval,
     Product,
     Quotient,
+    YearsAsDays,
 }
 
 impl IntervalFunction {
@@ -65,7 +71,7 @@ impl IntervalFunction {
                 parts
             }
             Self::Age => vec![TIME, TIME],
-            Self::JustifyHours | Self::JustifyDays | Self::JustifyInterval => vec![INTERVAL],
+            Self::JustifyHours | Self::JustifyDays | Self::JustifyInterval | Self::YearsAsDays => vec![INTERVAL],
             Self::Product | Self::Quotient => vec![INTERVAL, DataType::Float64],
         }
     }
@@ -88,6 +94,7 @@ impl IntervalFunction {
             Self::Product => scaled(interval(0), |part| part * number(1)),
             Self::Quotient if number(1) == 0.0 => return Err(ArrowError::DivideByZero.into()),
             Self::Quotient => scaled(interval(0), |part| part / number(1)),
+            Self::YearsAsDays => with_years_as_days(interval(0)),
         })
     }
 }
@@ -131,6 +138,13 @@ fn scaled(interval: IntervalMonthDayNano, scale: impl Fn(f64) -> f64) -> Option<
     let rest = seconds - days_of_seconds * DAY_SECONDS;
     let nanoseconds = nanoseconds_of(scale((interval.nanoseconds / 1_000) as f64) + rest * 1e6)?;
     Some(IntervalMonthDayNano::new(whole(months)?, whole(days.trunc() + days_of_month.trunc() + days_of_seconds)?, nanoseconds))
+}
+
+fn with_years_as_days(interval: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
+    let years = interval.months / 12;
+    let days = interval.days.checked_add(years.checked_mul(365)?)?;
+    let nanoseconds = interval.nanoseconds.checked_add(i64::from(years) * DAY_NANOSECONDS / 4)?;
+    Some(IntervalMonthDayNano::new(interval.months % 12, days, nanoseconds))
 }
 
 fn whole(number: f64) -> Option<i32> {
@@ -205,6 +219,7 @@ impl ScalarUDFImpl for IntervalUdf {
             IntervalFunction::JustifyInterval => "justify_interval",
             IntervalFunction::Product => "interval_product",
             IntervalFunction::Quotient => "interval_quotient",
+            IntervalFunction::YearsAsDays => "years_as_days",
         }
     }
 
@@ -261,6 +276,15 @@ mod tests {
         assert_eq!(scaled(parts(0, 0, HOUR), |part| part * -2.5), interval(0, 0, -5 * HOUR / 2));
         assert_eq!(scaled(parts(0, 3, 0), |part| part * 2.0), interval(0, 6, 0));
         assert_eq!(scaled(parts(0, i32::MAX, 0), |part| part * 2.0), None);
+    }
+
+    #[test]
+    fn a_year_of_an_interval_has_365_days_and_six_hours() {
+        let parts = IntervalMonthDayNano::new;
+        assert_eq!(with_years_as_days(parts(14, 1, HOUR)), interval(2, 366, 7 * HOUR));
+        assert_eq!(with_years_as_days(parts(-25, 0, 0)), interval(-1, -730, -12 * HOUR));
+        assert_eq!(with_years_as_days(parts(11, 400, 0)), interval(11, 400, 0));
+        assert_eq!(with_years_as_days(parts(i32::MAX, 0, 0)), None);
     }
 
     #[test]
