@@ -1,5 +1,5 @@
-//! `x = ANY (items)` is NULL where the array has a NULL and not the value. DataFusion's is false there, but its `<> ALL`
-//! is PostgreSQL's: among columns, `x = ANY (items)` becomes `NOT (x <> ALL (items))`, and `NOT (x = ANY (items))`
+//! `x = ANY (items)` is NULL where the array has a NULL and not the value. DataFusion's is false there, but its `<>
+//! ALL` is PostgreSQL's: among columns, `x = ANY (items)` becomes `NOT (x <> ALL (items))`, and `NOT (x = ANY (items))`
 //! becomes `x <> ALL (items)` everywhere. In conditions without a NOT, false and NULL are the same, and a key that is
 //! found so is looked up.
 

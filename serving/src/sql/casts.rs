@@ -1,6 +1,6 @@
 //! Types and literals that PostgreSQL has and DataFusion has not: `$1::uuid`, `'x'::json`, `::name`, `::float` with 64
-//! bits, `'\x00ff'::bytea`, arrays as texts, `= ANY ('{a,b}')`, times as `time_texts` has them, time zones in letters of
-//! any case, `U&'\00e4'`, `ESCAPE`, `SIMILAR TO`, `1e300`, comparisons of rows and regular expressions. They are
+//! bits, `'\x00ff'::bytea`, arrays as texts, `= ANY ('{a,b}')`, times as `time_texts` has them, time zones in letters
+//! of any case, `U&'\00e4'`, `ESCAPE`, `SIMILAR TO`, `1e300`, comparisons of rows and regular expressions. They are
 //! rewritten before a statement is planned.
 
 use std::ops::{ControlFlow, RangeInclusive};

@@ -7,13 +7,13 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, DateTimeField, ExactNumberInfo, Expr, Function, FunctionArgumentClause, FunctionArguments, Ident, ObjectName,
-    Select, SelectItem, TimezoneInfo, Value, VisitorMut,
+    BinaryOperator, DataType, DateTimeField, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArguments, Ident, ObjectName, Select, SelectItem, TimezoneInfo, Value, VisitorMut,
 };
 use definitions::syntax::SyntaxNode;
 use types::Result;
 
-use super::literals::{arguments, call, cast, first_argument, literal, name_of, nested, taken};
+use super::literals::{arguments, call, cast, first_argument, literal, name_of, nested, taken, text_of};
 use super::params::inner_mut;
 use super::written_functions::{is_written, written};
 
@@ -36,16 +36,22 @@ const UNSIGNED: [&str; 15] = [
     "regr_count",
 ];
 
-/// Functions of PostgreSQL, each with the name that DataFusion has for it. All times of a query are one.
-const OTHER_NAMES: [(&str, &str); 6] = [
+/// Functions of PostgreSQL, each with the name that DataFusion has for it. All times of a query are one. DataFusion's
+/// own `array_remove` and `array_replace` change the first such item only.
+const OTHER_NAMES: [(&str, &str); 8] = [
     ("variance", "var_samp"),
     ("every", "bool_and"),
     ("sign", "signum"),
+    (ARRAY_REMOVE, "array_remove_all"),
+    (ARRAY_REPLACE, "array_replace_all"),
     ("clock_timestamp", NOW),
     ("statement_timestamp", NOW),
     ("transaction_timestamp", NOW),
 ];
 const NOW: &str = "now";
+const ARRAY_REMOVE: &str = "array_remove";
+const ARRAY_REPLACE: &str = "array_replace";
+const ENCODE: &str = "encode";
 const DATE_PART: &str = "date_part";
 const DATE_TRUNC: &str = "date_trunc";
 
@@ -77,7 +83,11 @@ impl VisitorMut for ColumnsNamedAsCalls {
         for item in &mut select.projection {
             let SelectItem::UnnamedExpr(expr) = item else { continue };
             let Expr::Function(function) = &*expr else { continue };
-            let name = name_of(function).filter(|name| is_written(name) || matches!(name.as_str(), "mod" | "percentile_disc"));
+            let name = name_of(function).filter(|name| match name.as_str() {
+                "mod" | "percentile_disc" | ARRAY_REMOVE | ARRAY_REPLACE => true,
+                ENCODE => base64(function).is_some(),
+                other => is_written(other),
+            });
             if let Some(name) = name {
                 *item = SelectItem::ExprWithAlias { expr: taken(expr), alias: Ident::with_quote('"', name) };
             }
@@ -99,6 +109,14 @@ fn rewritten(expr: &mut Expr) -> Option<Expr> {
         return None;
     }
     match name.as_str() {
+        ENCODE => {
+            if let Some(place) = base64(function)
+                && let FunctionArguments::List(list) = &mut function.args
+            {
+                list.args[place] = FunctionArg::Unnamed(FunctionArgExpr::Expr(literal(Some("base64pad".to_owned()))));
+            }
+            None
+        }
         "date" => arguments(function).map(|[operand]| cast(operand, DataType::Date)),
         "mod" => arguments(function).map(|[dividend, divisor]| remainder(dividend, divisor)),
         DATE_TRUNC => arguments(function).map(|[unit, time, zone]| truncated_in_zone(unit, time, zone)),
@@ -121,6 +139,15 @@ fn extracted(field: &DateTimeField, time: &mut Expr) -> Option<Expr> {
     };
     let part = call(DATE_PART, vec![literal(Some(field.to_string())), taken(time)]);
     Some(cast(part, DataType::Decimal(digits)))
+}
+
+/// The place of the argument of `encode` that names the format, if that is base64: DataFusion writes no `=` at its end.
+fn base64(function: &Function) -> Option<usize> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    match list.args.as_slice() {
+        [_, FunctionArg::Unnamed(FunctionArgExpr::Expr(format))] if text_of(format)?.eq_ignore_ascii_case("base64") => Some(1),
+        _ => None,
+    }
 }
 
 fn remainder(dividend: Expr, divisor: Expr) -> Expr {
@@ -194,6 +221,14 @@ mod tests {
             ),
             ("SELECT variance(a), every(b) FILTER (WHERE c) FROM v", "SELECT var_samp(a), bool_and(b) FILTER (WHERE c) FROM v"),
             ("SELECT a FROM v WHERE sign(a - 1) < 0", "SELECT a FROM v WHERE signum(a - 1) < 0"),
+            (
+                "SELECT array_remove(a, 1), 1 + array_position(array_replace(a, 1, 2), 2)",
+                "SELECT array_remove_all(a, 1) AS \"array_remove\", 1 + CAST(array_position(array_replace_all(a, 1, 2), 2) AS BIGINT)",
+            ),
+            (
+                "SELECT encode(a, 'base64'), encode(a, 'hex'), length(encode(a, 'Base64'))",
+                "SELECT encode(a, 'base64pad') AS \"encode\", encode(a, 'hex'), length(encode(a, 'base64pad'))",
+            ),
             ("SELECT date(max(ts)) FROM v", "SELECT CAST(max(ts) AS DATE) FROM v"),
             ("SELECT mod(a + 1, b), clock_timestamp()", "SELECT ((a + 1) % (b)) AS \"mod\", now()"),
             ("SELECT localtimestamp, localtime", "SELECT CAST(now() AS TIMESTAMP), CAST(now() AS TIME)"),

@@ -1,7 +1,7 @@
 //! Regular expressions of PostgreSQL that are other ones to DataFusion: a dot matches the end of a line too, `\m`, `\M`
-//! and `\y` are edges of words, and `[[:alpha:]]` has letters of all languages. In what `regexp_replace` puts in, `\&` is
-//! all of the match, `\1` to `\9` are its groups, `\\` is a backslash and `$` a dollar sign. Patterns that are no constants
-//! stay as they are.
+//! and `\y` are edges of words, and `[[:alpha:]]` has letters of all languages. In what `regexp_replace` puts in, `\&`
+//! is all of the match, `\1` to `\9` are its groups, `\\` is a backslash and `$` a dollar sign. Patterns that are no
+//! constants stay as they are.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments};
 

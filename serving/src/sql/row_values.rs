@@ -1,6 +1,6 @@
-//! Comparisons of rows: `(a, b) IN ((1, 2), (3, NULL))`, `(a, b) = (c, d)`, `<`, `IS NULL` and others, as comparisons of
-//! their values. As in PostgreSQL they are NULL where a NULL may decide, and a row is NULL if all of its values are; to
-//! DataFusion, a row with a NULL is a value that differs from others, and no row is NULL.
+//! Comparisons of rows: `(a, b) IN ((1, 2), (3, NULL))`, `(a, b) = (c, d)`, `<`, `IS NULL` and others, as comparisons
+//! of their values. As in PostgreSQL they are NULL where a NULL may decide, and a row is NULL if all of its values are;
+//! to DataFusion, a row with a NULL is a value that differs from others, and no row is NULL.
 
 use std::ops::ControlFlow;
 

@@ -1,5 +1,5 @@
-//! The seconds of an interval: to PostgreSQL, a year of them has 365.25 days, and each month beyond whole years 30 days.
-//! DataFusion's `date_part('epoch', ..)` takes 30 days for every month.
+//! The seconds of an interval: to PostgreSQL, a year of them has 365.25 days, and each month beyond whole years 30
+//! days. DataFusion's `date_part('epoch', ..)` takes 30 days for every month.
 
 use std::sync::Arc;
 
