@@ -1,6 +1,6 @@
 //! Operands whose types PostgreSQL brings together and DataFusion does not: a text beside a BOOLEAN or an array, a
-//! number beside an INTERVAL, and a DATE beside one with hours. And `^`, which is an exclusive or to DataFusion, and for
-//! which it would round numbers with a fraction.
+//! number beside an INTERVAL, and a DATE beside one with hours. And `^`, which is an exclusive or to DataFusion: it
+//! would round numbers with a fraction for it.
 
 use std::sync::Arc;
 
