@@ -48,6 +48,7 @@ mod exists;
 mod fetch_clause;
 mod function_names;
 mod ignored_words;
+mod in_subqueries;
 mod joined;
 mod keyed;
 mod light;

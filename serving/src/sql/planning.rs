@@ -19,6 +19,7 @@ use types::{ErrorKind, Reason, Result};
 use super::column_names::AliasedColumns;
 use super::compared_subqueries::ComparedSubqueriesHaveNames;
 use super::exists::ExistsInColumns;
+use super::in_subqueries::NullsAmongSubqueries;
 use super::like_escape::like_pattern;
 use super::operand_types::OperandTypes;
 use super::pg_typeof::pg_typeof;
@@ -97,6 +98,7 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     session.add_analyzer_rule(Arc::new(IntegersDoNotWrap));
     session.add_analyzer_rule(Arc::new(ScalarSubqueriesMayBeNull));
     session.add_analyzer_rule(Arc::new(ComparedSubqueriesHaveNames));
+    session.add_analyzer_rule(Arc::new(NullsAmongSubqueries));
     session.add_analyzer_rule(Arc::new(ExistsInColumns));
     session.add_analyzer_rule(Arc::new(LocalTimesInNamedZones));
     session.add_analyzer_rule(Arc::new(EpochsOfYears));
