@@ -112,13 +112,22 @@ fn no_value(placeholder: &str) -> String {
 /// Says what to write instead, where there is something.
 fn not_implemented(text: &str) -> String {
     const CORRELATED: [&str; 2] = ["OuterReferenceColumn(", "ScalarSubquery("];
+    const CONDITIONS: [&str; 2] = ["InSubquery(", "Exists("];
     let without_plan = text.strip_prefix("Physical plan does not support logical expression ");
     if without_plan.is_some_and(|expr| CORRELATED.iter().any(|correlated| expr.starts_with(correlated))) {
         return "a subquery that names a column of the query around it, other than in a comparison with = and without LIMIT: write a JOIN \
                 or a window function"
             .to_owned();
     }
+    if without_plan.is_some_and(|expr| CONDITIONS.iter().any(|condition| expr.starts_with(condition))) {
+        return "IN or EXISTS of a subquery in an aggregate, and IN among the columns of a SELECT: write a LEFT JOIN of its distinct rows, \
+                and IS NOT NULL"
+            .to_owned();
+    }
     match text {
+        _ if text.starts_with("Unsupported ast node in sqltorel: Collate ") => {
+            "COLLATE: leave it out, texts are compared byte by byte, as with COLLATE \"C\"".to_owned()
+        }
         "Unsupported binary operator: PGOverlap" => "the operator &&: write array_has_any(a, b)".to_owned(),
         "Unsupported binary operator: PGStartsWith" => "the operator ^@: write starts_with(a, b)".to_owned(),
         "COUNT DISTINCT with multiple arguments" => "count(DISTINCT a, b): write count(DISTINCT a || '/' || b)".to_owned(),

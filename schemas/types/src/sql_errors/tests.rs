@@ -92,6 +92,15 @@ async fn wrong_sql_is_reported_with_what_was_found_and_what_was_expected() {
         ("SELECT make_array(1) && make_array(1)", "not supported: the operator &&: write array_has_any(a, b)"),
         ("SELECT sku ^@ 'a' FROM items", "not supported: the operator ^@: write starts_with(a, b)"),
         (
+            "SELECT sku COLLATE \"C\" FROM items",
+            "not supported: COLLATE: leave it out, texts are compared byte by byte, as with COLLATE \"C\"",
+        ),
+        (
+            "SELECT sku IN (SELECT sku FROM items) FROM items",
+            "not supported: IN or EXISTS of a subquery in an aggregate, and IN among the columns of a SELECT: write a LEFT JOIN of its \
+             distinct rows, and IS NOT NULL",
+        ),
+        (
             "SELECT (SELECT count(*) FROM items i WHERE i.order_id < o.order_id) FROM orders o",
             "not supported: a subquery that names a column of the query around it, other than in a comparison with = and without LIMIT: \
              write a JOIN or a window function",
