@@ -39,6 +39,7 @@ mod bounds;
 mod calls;
 mod date_parts;
 pub(crate) mod decimals;
+mod decimals_of_doubles;
 mod direct;
 mod distinct;
 mod extremes;
@@ -72,6 +73,7 @@ mod wrapped;
 
 pub(crate) use date_parts::{date_part, is_part_of_postgresql};
 pub use decimals::QUOTIENT;
+pub(crate) use decimals_of_doubles::decimal_of_double;
 pub(crate) use direct::{DirectMerge, GroupedStates};
 pub(crate) use distinct::{DistinctSet, DistinctSize};
 pub(crate) use interval_functions::years_as_days;

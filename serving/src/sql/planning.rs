@@ -11,8 +11,8 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use engine::functions::{interval_functions, to_char, typed_texts};
 use engine::plan::{
-    BytesInHexadecimal, EpochsOfYears, IntegersDoNotWrap, LocalTimesInNamedZones, ScalarSubqueriesMayBeNull, TextType, TypedTextColumns,
-    check_supported, compute_in_zone, keep_numbered_keys,
+    BytesInHexadecimal, DecimalsOfDoubles, EpochsOfYears, IntegersDoNotWrap, LocalTimesInNamedZones, ScalarSubqueriesMayBeNull, TextType,
+    TypedTextColumns, check_supported, compute_in_zone, keep_numbered_keys,
 };
 use types::{ErrorKind, Reason, Result};
 
@@ -102,6 +102,7 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     session.add_analyzer_rule(Arc::new(ExistsInColumns));
     session.add_analyzer_rule(Arc::new(LocalTimesInNamedZones));
     session.add_analyzer_rule(Arc::new(EpochsOfYears));
+    session.add_analyzer_rule(Arc::new(DecimalsOfDoubles));
     session.add_analyzer_rule(Arc::new(BytesInHexadecimal));
     if let Some(zone) = text.settings.time_zone {
         compute_in_zone(&mut session, zone)?;
