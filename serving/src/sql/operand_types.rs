@@ -43,7 +43,8 @@ impl ExprPlanner for OperandTypes {
                 Ok(product.map_or(PlannerResult::Original(RawBinaryExpr { op, left, right }), PlannerResult::Planned))
             }
             BinaryOperator::BitwiseXor if [&left, &right].into_iter().any(|side| may_have_fraction(side, schema)) => {
-                let message = "not supported: ^ of numbers that may have a fraction, write power(a, b) (of integers it is the exclusive or)";
+                let message =
+                    "not supported: ^ of numbers that may have a fraction, write power(a, b) (of integers it is the exclusive or)";
                 Err(Error::input(message).with_reason(Reason::NotSupported).into())
             }
             BinaryOperator::Divide if is_interval(&left, schema) => Ok(PlannerResult::Planned(scaled(interval_quotient(), left, right))),

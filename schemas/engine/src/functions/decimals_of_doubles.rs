@@ -6,9 +6,7 @@ use std::sync::Arc;
 use arrow::array::{AsArray, Decimal128Array};
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
 use datafusion::common::{Result, ScalarValue, plan_err};
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion::logical_expr::{ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use types::{Error, Reason};
 
 /// Digits of a DOUBLE behind its first one that count.
@@ -94,9 +92,8 @@ impl ScalarUDFImpl for DecimalOfDouble {
             }
             [ColumnarValue::Array(doubles)] => {
                 let doubles = doubles.as_primitive::<Float64Type>().iter();
-                let decimals = doubles.map(|double| -> Result<Option<i128>> {
-                    Ok(double.map(|double| self.decimal(double)).transpose()?.flatten())
-                });
+                let decimals =
+                    doubles.map(|double| -> Result<Option<i128>> { Ok(double.map(|double| self.decimal(double)).transpose()?.flatten()) });
                 let decimals = Decimal128Array::from(decimals.collect::<Result<Vec<_>>>()?);
                 Ok(ColumnarValue::Array(Arc::new(decimals.with_precision_and_scale(self.precision, self.scale)?)))
             }
