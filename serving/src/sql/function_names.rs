@@ -38,10 +38,11 @@ const UNSIGNED: [&str; 15] = [
 
 /// Functions of PostgreSQL, each with the name that DataFusion has for it. All times of a query are one. DataFusion's
 /// own `array_remove` and `array_replace` change the first such item only.
-const OTHER_NAMES: [(&str, &str); 8] = [
+const OTHER_NAMES: [(&str, &str); 9] = [
     ("variance", "var_samp"),
     ("every", "bool_and"),
     ("sign", "signum"),
+    ("ceiling", "ceil"),
     (ARRAY_REMOVE, "array_remove_all"),
     (ARRAY_REPLACE, "array_replace_all"),
     ("clock_timestamp", NOW),
