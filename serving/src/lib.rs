@@ -74,8 +74,8 @@ pub use scoring::{EventOutcome, RepeatedEvent, ScoreMeta, Scored, Scorer, Stored
 pub use sockets::{ClientListener, OpenConnection, allowed_connections, tune_socket};
 pub use sql::params as parameters;
 pub use sql::{
-    Described, Params, QueryMeta, QueryResponse, SearchPath, SessionSettings, TableDescription, Turn, date_and_zone, invalid_as_of,
-    like_pattern, only_queries, out_of_time, parse_as_of, views_read, without_escape,
+    Described, Params, QueryMeta, QueryResponse, SearchPath, SessionSettings, TableDescription, Turn, check_planned, date_and_zone,
+    invalid_as_of, like_pattern, only_queries, out_of_time, parse_as_of, views_read, without_escape,
 };
 pub use status_reporter::StatusReporter;
 pub use value_errors::{OnValueError, ValueError};

@@ -1,12 +1,15 @@
 //! Where queries are planned: on threads of their own, because planning computes constants, which no await interrupts.
 //! Who waits for a plan may leave at any time. The thread then goes on until its constants are computed, and keeps its
 //! place until then. Each principal has a limited share of the places, so that the threads that one keeps busy are not
-//! those of others.
+//! those of others. What waits for something else, such as the copy of a snapshot, has no place meanwhile.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 
 use access::Principal;
-use tokio::runtime::Handle;
-use tokio_util::sync::CancellationToken;
-use types::{Error, Result, threads};
+use tokio::sync::Notify;
+use tokio_util::task::AbortOnDropHandle;
+use types::{Result, threads};
 
 use crate::admission::Admission;
 use crate::limits::ServingLimits;
@@ -26,15 +29,34 @@ impl Planners {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let place = self.0.endless_place(principal).await?;
-        let left = CancellationToken::new();
-        let planning = left.clone().run_until_cancelled_owned(planning);
-        let _until_planned = left.drop_guard();
-        let planned = threads::QUERIES.spawn_blocking(move || {
-            let _until_done = place;
-            Handle::current().block_on(planning)
-        });
-        planned.await?.ok_or_else(|| Error::unavailable("the caller no longer waits for the plan"))?
+        let mut planning = Box::pin(planning);
+        let woken = Arc::new(Woken::default());
+        loop {
+            let place = self.0.endless_place(principal).await?;
+            let waker = Waker::from(woken.clone());
+            let step = threads::QUERIES.spawn_blocking(move || {
+                let _until_done = place;
+                let outcome = planning.as_mut().poll(&mut Context::from_waker(&waker));
+                (outcome, planning)
+            });
+            // One that has not begun is not begun if nobody waits for it.
+            let (outcome, rest) = AbortOnDropHandle::new(step).await?;
+            if let Poll::Ready(planned) = outcome {
+                return planned;
+            }
+            planning = rest;
+            woken.0.notified().await;
+        }
+    }
+}
+
+/// What a planning waits for is there.
+#[derive(Debug, Default)]
+struct Woken(Notify);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_one();
     }
 }
 

@@ -40,6 +40,7 @@ mod cast_names;
 mod casts;
 mod column_names;
 mod compared_subqueries;
+mod copies;
 mod date_text;
 mod describe;
 mod equality;
@@ -91,6 +92,7 @@ use query_time::QueryTime;
 use used::TablesRead;
 use view::KeyLookup;
 
+pub use copies::check_planned;
 pub use date_text::date_and_zone;
 pub use describe::{Described, TableDescription};
 pub(crate) use describe::{all_tables, describe};

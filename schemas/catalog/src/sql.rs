@@ -417,6 +417,8 @@ async fn begin(
     last: Option<&Arc<CatalogState>>,
 ) -> Result<(Arc<CatalogState>, RunRecord)> {
     let revision = meta::next_revision(session).await?;
+    // It is not retried, but a state is read on top of it.
+    meta::remember(session, Uuid::now_v7(), revision, now_us()).await?;
     for expected in expect {
         expect::check(session, expected, revision).await?;
     }

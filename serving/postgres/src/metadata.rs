@@ -31,7 +31,7 @@ use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_pg_catalog::pg_catalog::setup_pg_catalog;
 use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 use engine::plan::{asking_session_builder, session_config};
-use serving::{Described, Node, ReadView, Turn, like_pattern, only_queries, parameters};
+use serving::{Described, Node, ReadView, Turn, check_planned, like_pattern, only_queries, parameters};
 use types::{Error, Reason, Result};
 
 use information::{INFORMATION_SCHEMA, InformationSchema};
@@ -173,7 +173,9 @@ impl Metadata {
         rewrites::with_types_of_settings(&mut statement)?;
         let mut state = self.0.session.state();
         session_functions::register(&mut state, &Arc::new(values), settings)?;
-        let plan = parameters::plan(&state, sql, Statement::Statement(Box::new(statement)), types).await?;
+        let mut statement = Statement::Statement(Box::new(statement));
+        check_planned(&mut statement, &state)?;
+        let plan = parameters::plan(&state, sql, statement, types).await?;
         let options = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         options.verify_plan(&plan).map_err(|error| only_queries(Error::from(error).message()))?;
         Ok(plan)

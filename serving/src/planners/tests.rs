@@ -1,7 +1,7 @@
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use types::ErrorKind;
+use types::{Error, ErrorKind};
 
 use super::*;
 
@@ -39,6 +39,20 @@ async fn who_leaves_a_long_planning_is_free_at_once_and_its_place_is_not() {
     drop(release);
     assert_eq!(next.await.unwrap(), 1);
     ends.recv().unwrap();
+}
+
+#[tokio::test]
+async fn a_planning_that_waits_has_no_place_meanwhile_and_goes_on() {
+    let (planners, principal) = (planners(), named("a"));
+    let (send, wait) = tokio::sync::oneshot::channel();
+    let waiting = planners.plan(&principal, async move { wait.await.map_err(|_| Error::internal("nothing came")) });
+    let other = async {
+        // Both have the one place in turn.
+        assert_eq!(planners.plan(&principal, async { Ok(1) }).await.unwrap(), 1);
+        send.send(2).unwrap();
+    };
+    let (waited, ()) = tokio::join!(waiting, other);
+    assert_eq!(waited.unwrap(), 2);
 }
 
 #[tokio::test]

@@ -1,13 +1,13 @@
 //! `x = ANY (items)` is NULL where the array has a NULL and not the value. DataFusion's is false there, but its `<>
-//! ALL` is PostgreSQL's: among columns, `x = ANY (items)` becomes `NOT (x <> ALL (items))`, and `NOT (x = ANY (items))`
-//! becomes `x <> ALL (items)` everywhere. In conditions without a NOT, false and NULL are the same, and a key that is
-//! found so is looked up.
+//! ALL` is PostgreSQL's: `x = ANY (items)` becomes `NOT (x <> ALL (items))`, and `NOT (x = ANY (items))` becomes `x <>
+//! ALL (items)`. It stays where false and NULL are the same, which is in WHERE, alone or joined to others by AND and
+//! OR: a key that is found so is looked up.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, UnaryOperator, VisitorMut,
+    BinaryOperator, Distinct, Expr, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, UnaryOperator, VisitorMut,
 };
 use definitions::syntax::SyntaxNode;
 use types::Result;
@@ -17,9 +17,8 @@ use super::params::inner_mut;
 
 pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
     let Some(statement) = inner_mut(statement) else { return Ok(()) };
-    let mut among_columns = AmongColumns { outcome: Ok(()) };
-    let _ = statement.visit_mut(&mut among_columns);
-    among_columns.outcome?;
+    let _ = statement.visit_mut(&mut InSelects);
+    // In the conditions of joins, too.
     statement.visit_expressions_mut(|expr| {
         if let Expr::UnaryOp { op: UnaryOperator::Not, expr: operand } = &*expr
             && let Some(opposite) = opposite(operand)
@@ -30,66 +29,96 @@ pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
     })
 }
 
-/// Rewrites the columns of each SELECT, its keys, and what its rows are sorted by.
-struct AmongColumns {
-    outcome: Result<()>,
-}
+/// Rewrites the clauses of each SELECT, and what its rows are sorted by.
+struct InSelects;
 
-impl VisitorMut for AmongColumns {
+impl VisitorMut for InSelects {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         if let Some(OrderBy { kind: OrderByKind::Expressions(sorts), .. }) = &mut query.order_by {
-            for sort in sorts {
-                self.rewrite(&mut sort.expr);
-            }
+            sorts.iter_mut().for_each(|sort| rewrite_value(&mut sort.expr));
         }
-        self.next()
+        ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        if let Some(Distinct::On(keys)) = &mut select.distinct {
+            keys.iter_mut().for_each(rewrite_value);
+        }
         if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
-            for key in keys {
-                self.rewrite(key);
-            }
+            keys.iter_mut().for_each(rewrite_value);
+        }
+        [&mut select.having, &mut select.qualify].into_iter().flatten().for_each(rewrite_value);
+        if let Some(condition) = &mut select.selection {
+            rewrite_condition(condition);
         }
         for item in &mut select.projection {
             match item {
-                SelectItem::ExprWithAlias { expr, .. } => self.rewrite(expr),
-                SelectItem::UnnamedExpr(expr) if has_any(expr) => {
+                SelectItem::ExprWithAlias { expr, .. } => rewrite_value(expr),
+                SelectItem::UnnamedExpr(expr) => {
                     let name = expr.to_string();
-                    self.rewrite(expr);
-                    *item = SelectItem::ExprWithAlias { expr: taken(expr), alias: Ident::with_quote('"', name) };
+                    let mut comparisons = OfThisSelect::default();
+                    let _ = expr.visit_mut(&mut comparisons);
+                    if comparisons.found {
+                        *item = SelectItem::ExprWithAlias { expr: taken(expr), alias: Ident::with_quote('"', name) };
+                    }
                 }
                 _ => {}
             }
         }
-        self.next()
+        ControlFlow::Continue(())
     }
 }
 
-impl AmongColumns {
-    fn rewrite(&mut self, expr: &mut Expr) {
-        let rewritten = expr.visit_expressions_mut(|expr| {
-            if let Some(opposite) = opposite(expr) {
-                let is_any = Expr::UnaryOp { op: UnaryOperator::Not, expr: nested(opposite) };
-                *expr = *nested(is_any);
-            }
-            Ok(())
-        });
-        if rewritten.is_err() {
-            self.outcome = rewritten;
+/// A condition that a row has to meet.
+fn rewrite_condition(condition: &mut Expr) {
+    match condition {
+        Expr::Nested(condition) => rewrite_condition(condition),
+        Expr::BinaryOp { left, op: BinaryOperator::And | BinaryOperator::Or, right } => {
+            rewrite_condition(left);
+            rewrite_condition(right);
         }
-    }
-
-    fn next(&self) -> ControlFlow<()> {
-        if self.outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        Expr::AnyOp { left, right, .. } => [left, right].into_iter().for_each(|operand| rewrite_value(operand)),
+        Expr::UnaryOp { op: UnaryOperator::Not, expr } if opposite(expr).is_some() => {}
+        value => rewrite_value(value),
     }
 }
 
-fn has_any(expr: &Expr) -> bool {
-    let found = expr.visit_expressions(|expr| if opposite(expr).is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
-    found.is_break()
+/// An expression whose value is shown or computed with.
+fn rewrite_value(expr: &mut Expr) {
+    let _ = expr.visit_mut(&mut OfThisSelect::default());
+}
+
+/// Rewrites the comparisons of an expression, but for those in its subqueries.
+#[derive(Default)]
+struct OfThisSelect {
+    queries: usize,
+    found: bool,
+}
+
+impl VisitorMut for OfThisSelect {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if self.queries == 0
+            && let Some(opposite) = opposite(expr)
+        {
+            self.found = true;
+            *expr = *nested(Expr::UnaryOp { op: UnaryOperator::Not, expr: nested(opposite) });
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// The opposite of a comparison with ANY of an array, as one with ALL; `None` of any other expression.
@@ -138,6 +167,15 @@ mod tests {
         for (sql, expected) in [
             ("SELECT 1 FROM v WHERE NOT a = ANY(b)", "SELECT 1 FROM v WHERE a <> ALL(b)"),
             ("SELECT 1 FROM v WHERE NOT (a < ANY(b)) OR c", "SELECT 1 FROM v WHERE a >= ALL(b) OR c"),
+            ("SELECT 1 FROM v WHERE (a = ANY(b)) IS NULL", "SELECT 1 FROM v WHERE ((NOT (a <> ALL(b)))) IS NULL"),
+            (
+                "SELECT 1 FROM v WHERE NOT (a = ANY(b) AND c) OR (c = ANY(d))",
+                "SELECT 1 FROM v WHERE NOT ((NOT (a <> ALL(b))) AND c) OR (c = ANY(d))",
+            ),
+            (
+                "SELECT a = ANY(b) AS c, count(*) FROM v GROUP BY a = ANY(b) HAVING a = ANY(b)",
+                "SELECT (NOT (a <> ALL(b))) AS c, count(*) FROM v GROUP BY (NOT (a <> ALL(b))) HAVING (NOT (a <> ALL(b)))",
+            ),
             ("SELECT a = ANY(b) FROM v", "SELECT (NOT (a <> ALL(b))) AS \"a = ANY(b)\" FROM v"),
             (
                 "SELECT count(a > ANY(b)) AS c FROM v ORDER BY a <> ANY(b)",
@@ -155,6 +193,7 @@ mod tests {
             "SELECT a FROM v WHERE NOT a = ANY('{x}')",
             "SELECT a FROM v WHERE NOT a = ANY(SELECT b FROM w)",
             "SELECT a <> ALL(b) FROM v",
+            "SELECT EXISTS (SELECT 1 FROM v WHERE a = ANY($1)), (SELECT b FROM v WHERE a = ANY($1))",
         ] {
             assert_eq!(rewritten(same), same);
         }

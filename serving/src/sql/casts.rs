@@ -17,6 +17,7 @@ use engine::functions::{AS_JSON, AS_UUID};
 use engine::plan::hexadecimal_bytes;
 use types::{Error, Reason, Result};
 
+use super::copies::Copies;
 use super::like_escape::without_escape;
 use super::literals::{call, literal, text_of};
 use super::params::inner_mut;
@@ -39,8 +40,10 @@ const MOST_NESTED_CALLS: usize = 16;
 /// zone that is not known, and for a pattern of SIMILAR TO that is no constant.
 pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
     let Some(statement) = inner_mut(statement) else { return Ok(()) };
-    let mut nested_calls = 0;
+    let (mut nested_calls, mut copies) = (0, Copies::default());
     statement.visit_expressions_mut(|expr| {
+        let (copied, times) = row_values::copied(expr)?;
+        copies.take(copied, times)?;
         let Some(rewritten) = rewritten(expr)? else { return Ok(()) };
         *expr = rewritten;
         if let Expr::Function(call) = &*expr

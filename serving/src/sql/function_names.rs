@@ -13,9 +13,10 @@ use datafusion::sql::sqlparser::ast::{
 use definitions::syntax::SyntaxNode;
 use types::Result;
 
+use super::copies::Copies;
 use super::literals::{arguments, call, cast, first_argument, literal, name_of, nested, taken, text_of};
 use super::params::inner_mut;
-use super::written_functions::{is_written, written};
+use super::written_functions::{self, is_written, written};
 
 /// Functions whose results are unsigned in DataFusion and always fit BIGINT.
 const UNSIGNED: [&str; 15] = [
@@ -62,7 +63,9 @@ const DATE_TRUNC: &str = "date_trunc";
 pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
     let Some(statement) = inner_mut(statement) else { return Ok(()) };
     let _ = statement.visit_mut(&mut ColumnsNamedAsCalls);
+    let mut copies = Copies::default();
     statement.visit_expressions_mut(|expr| {
+        copies.take(expr, copies_of(expr))?;
         let other = match rewritten(expr) {
             Some(other) => Some(other),
             None => written(expr)?,
@@ -72,6 +75,14 @@ pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// How often an operand of a call is written in what stands for the call, at most.
+fn copies_of(call: &Expr) -> usize {
+    match call {
+        Expr::Function(function) if name_of(function).as_deref() == Some("percentile_disc") => 4,
+        other => written_functions::copies(other),
+    }
 }
 
 /// Names the columns of a SELECT that are a rewritten call after the function that the user wrote, as PostgreSQL does.

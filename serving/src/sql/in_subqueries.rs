@@ -6,15 +6,19 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue};
 use datafusion::functions_aggregate::count::count_all;
-use datafusion::logical_expr::expr::InSubquery;
+use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, lit, not, scalar_subquery, when,
+    BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, lit, not, scalar_subquery, when,
 };
 use datafusion::optimizer::AnalyzerRule;
+use types::{Error, Reason};
+
+/// Subqueries within one such subquery, of which each is written up to three times.
+const MOST_SUBQUERIES: usize = 40;
 
 /// Runs after [`ComparedSubqueriesHaveNames`](super::compared_subqueries::ComparedSubqueriesHaveNames), which makes
 /// such expressions of `= ANY` and `<> ALL`.
@@ -71,14 +75,15 @@ fn with_nulls(expr: Expr, place: Place, schema: &DFSchema) -> Result<Transformed
 fn decided(found: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let InSubquery { expr, subquery, negated } = found;
     let plan = &subquery.subquery;
+    allow_nested(&expr, plan)?;
     let column = plan.schema().qualified_field(0);
     let mut nulls = Vec::new();
     if expr.nullable(schema)? {
-        nulls.push((*expr).clone().is_null().and(has_rows(plan.as_ref().clone())?));
+        nulls.push((*expr).clone().is_null().and(has_rows(&subquery, plan.as_ref().clone())?));
     }
     if column.1.is_nullable() {
         let is_null = Expr::Column(Column::from(column)).is_null();
-        nulls.push(has_rows(LogicalPlanBuilder::from(plan.as_ref().clone()).filter(is_null)?.build()?)?);
+        nulls.push(has_rows(&subquery, LogicalPlanBuilder::from(plan.as_ref().clone()).filter(is_null)?.build()?)?);
     }
     let Some(null_decides) = nulls.into_iter().reduce(Expr::or) else {
         return Ok(Transformed::no(Expr::InSubquery(InSubquery { expr, subquery, negated })));
@@ -88,8 +93,29 @@ fn decided(found: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(Transformed::yes(if negated { not(value) } else { value }))
 }
 
-/// `(SELECT count(*) > 0 FROM ..)`.
-fn has_rows(plan: LogicalPlan) -> Result<Expr> {
+fn allow_nested(expr: &Expr, plan: &LogicalPlan) -> Result<()> {
+    let mut subqueries = 0_usize;
+    let mut count = |expr: &Expr| {
+        subqueries += usize::from(matches!(expr, Expr::InSubquery(_) | Expr::Exists(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_)));
+        Ok(if subqueries > MOST_SUBQUERIES { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    };
+    expr.apply(&mut count)?;
+    plan.apply_with_subqueries(|node| node.apply_expressions(|expr| expr.apply(&mut count)))?;
+    match subqueries > MOST_SUBQUERIES {
+        true => {
+            let message = "not supported: IN of subqueries within one another, and within OR or NOT, so deep: write NOT EXISTS";
+            Err(Error::input(message).with_reason(Reason::NotSupported).into())
+        }
+        false => Ok(()),
+    }
+}
+
+/// Whether a plan, made from this subquery, has rows: `(SELECT count(*) > 0 FROM ..)`, or EXISTS if it names columns of
+/// the query around it.
+fn has_rows(of: &Subquery, plan: LogicalPlan) -> Result<Expr> {
+    if !of.outer_ref_columns.is_empty() {
+        return Ok(Expr::Exists(Exists { subquery: of.with_plan(Arc::new(plan)), negated: false }));
+    }
     let count = count_all();
     let number = Expr::Column(Column::from_name(count.schema_name().to_string()));
     let plan = LogicalPlanBuilder::from(plan).aggregate(Vec::<Expr>::new(), [count])?.project([number.gt(lit(0_i64))])?.build()?;

@@ -14,7 +14,7 @@ use engine::plan::{
     BytesInHexadecimal, DecimalsOfDoubles, EpochsOfYears, IntegersDoNotWrap, LocalTimesInNamedZones, ScalarSubqueriesMayBeNull, TextType,
     TypedTextColumns, check_supported, compute_in_zone, keep_numbered_keys,
 };
-use types::{ErrorKind, Reason, Result};
+use types::{Error, ErrorKind, Reason, Result};
 
 use super::column_names::AliasedColumns;
 use super::compared_subqueries::ComparedSubqueriesHaveNames;
@@ -26,8 +26,8 @@ use super::pg_typeof::pg_typeof;
 use super::search_path::SearchPath;
 use super::statement::ParsedQuery;
 use super::{
-    QueryText, SessionSettings, TableReader, any_of_arrays, cast_names, casts, column_names, fetch_clause, function_names, params, rights,
-    series, sorted_positions, statement, subquery_names, tables, unnested_columns, using_columns, wildcards,
+    QueryText, SessionSettings, TableReader, any_of_arrays, cast_names, casts, column_names, copies, fetch_clause, function_names, params,
+    rights, series, sorted_positions, statement, subquery_names, tables, unnested_columns, using_columns, wildcards,
 };
 use crate::query_context::QueryContext;
 use crate::query_runtime::QueryRuntime;
@@ -132,7 +132,11 @@ async fn plan_statement(
     read_view: &ReadView,
 ) -> Result<(LogicalPlan, AliasedColumns)> {
     let (QueryText { sql, settings, .. }, streams) = (text, &read_view.loaded.registry.streams);
-    let rewritten = |statement| rewritten(statement, streams, settings);
+    let rewritten = |statement| {
+        let mut statement = rewritten(statement, streams, settings)?;
+        copies::check_planned(&mut statement, state)?;
+        Ok::<_, Error>(statement)
+    };
     let mut refusal = match params::plan(state, sql, rewritten(statement)?, types).await {
         Ok(plan) => return Ok((plan, AliasedColumns::default())),
         Err(error) => error,

@@ -110,7 +110,15 @@ pub(super) fn with_unicode_classes(text: &str) -> String {
         written.push(char);
         match char {
             '\\' => written.extend(chars.next()),
-            '[' if !is_within => {
+            '[' if is_within => {
+                // Its bracket ends the class alone.
+                if let Some(end) = chars.as_str().strip_prefix(':').and_then(|class| class.find(":]")) {
+                    let (class, rest) = chars.as_str().split_at(end + 3);
+                    written.push_str(class);
+                    chars = rest.chars();
+                }
+            }
+            '[' => {
                 is_within = true;
                 // A bracket that comes first is a character.
                 for first in ['^', ']'] {
@@ -169,6 +177,7 @@ mod tests {
             ("[:alpha:]", None),
             ("\\[[:alpha:]", None),
             ("[[:digit:]]", None),
+            ("[^[:digit:][:alpha:]]", Some("[^[:digit:]\\p{Alphabetic}]")),
         ] {
             assert_eq!(pattern(text).as_deref(), expected, "{text}");
         }

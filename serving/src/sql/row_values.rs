@@ -2,17 +2,33 @@
 //! of their values. As in PostgreSQL they are NULL where a NULL may decide, and a row is NULL if all of its values are;
 //! to DataFusion, a row with a NULL is a value that differs from others, and no row is NULL.
 
-use std::ops::ControlFlow;
-
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator};
-use definitions::syntax::SyntaxNode;
+use types::{Error, Reason, Result};
 
 use super::literals::{name_of, nested, plain_arguments};
 
 /// Values of rows that are compared by `<` and the like: each is one level of nesting more.
 const MOST_ORDERED: usize = 16;
-/// Expressions of such rows, which are written twice.
-const MOST_EXPRESSIONS: usize = 1_000;
+
+/// What is written several times in what stands for a comparison of rows, and how often.
+///
+/// Errors: `Input` for rows of too many values.
+pub(super) fn copied(expr: &Expr) -> Result<(&Expr, usize)> {
+    match expr {
+        Expr::InList { expr: row, list, .. } if values(row).is_some() => Ok((row, list.len())),
+        Expr::BinaryOp { left, op: BinaryOperator::Lt | BinaryOperator::LtEq | BinaryOperator::Gt | BinaryOperator::GtEq, right } => {
+            match (values(left), values(right)) {
+                (Some(row), Some(_)) if row.len() > MOST_ORDERED => {
+                    let message = format!("not supported: rows of more than {MOST_ORDERED} values in a comparison by their order");
+                    Err(Error::input(message).with_reason(Reason::NotSupported))
+                }
+                (Some(_), Some(_)) => Ok((expr, 2)),
+                _ => Ok((expr, 0)),
+            }
+        }
+        _ => Ok((expr, 0)),
+    }
+}
 
 /// What stands for a comparison of rows; `None` for any other expression.
 pub(super) fn compared(expr: &Expr) -> Option<Expr> {
@@ -69,7 +85,7 @@ fn equality(row: &[&Expr], other: &[&Expr]) -> Option<Expr> {
 
 /// The first values that differ decide, by the operator `first`; the last ones by `last`.
 fn ordered(row: &[&Expr], other: &[&Expr], first: &BinaryOperator, last: &BinaryOperator) -> Option<Expr> {
-    if row.len() != other.len() || row.len() > MOST_ORDERED || are_long(row, other) {
+    if row.len() != other.len() {
         return None;
     }
     let mut pairs = row.iter().zip(other).rev();
@@ -82,15 +98,6 @@ fn ordered(row: &[&Expr], other: &[&Expr], first: &BinaryOperator, last: &Binary
         rest = Expr::BinaryOp { left: Box::new(decides), op: BinaryOperator::Or, right: nested(rest_decides) };
     }
     Some(*nested(rest))
-}
-
-fn are_long(row: &[&Expr], other: &[&Expr]) -> bool {
-    let mut expressions = 0_usize;
-    let mut count = |_: &Expr| {
-        expressions += 1;
-        if expressions > MOST_EXPRESSIONS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    row.iter().chain(other).any(|value| value.visit_expressions(&mut count).is_break())
 }
 
 /// A condition that holds for each of the values.

@@ -2,12 +2,16 @@
 //! keys of GROUP BY. DataFusion looks for a column with the name of the expression there, which the groups do not have.
 //! Here the expression itself takes the place of its position.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Value, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    Expr, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Value, VisitorMut,
+};
 use definitions::syntax::SyntaxNode;
 
+use super::names::resolved;
 use super::params::inner_mut;
 
 pub(super) fn as_expressions(statement: &mut Statement) {
@@ -28,11 +32,17 @@ impl VisitorMut for SortedPositions {
         if let SetExpr::Select(select) = &**body
             && is_grouped(select)
         {
-            for sort in sorts {
-                if let Some(expr) = position(&sort.expr).and_then(|position| expression_at(position, select)) {
-                    sort.expr = expr.clone();
+            let mut replaced = BTreeSet::new();
+            sorts.retain_mut(|sort| {
+                let Some(position) = position(&sort.expr) else { return true };
+                let Some(expr) = expression_at(position, select) else { return true };
+                // A second sort by the same changes nothing.
+                if !replaced.insert(position) {
+                    return false;
                 }
-            }
+                sort.expr = expr.clone();
+                true
+            });
         }
         ControlFlow::Continue(())
     }
@@ -55,14 +65,27 @@ fn position(sort: &Expr) -> Option<usize> {
 }
 
 /// The expression without an alias at this position. `None` for a column, which is found by its name, for a constant,
-/// which would be a position again, and for an expression with a subquery, which would be computed twice.
+/// which would be a position again, for an expression with a subquery, which would be computed twice, and for one that
+/// names an alias of the SELECT, which it would be of in ORDER BY.
 fn expression_at(position: usize, select: &Select) -> Option<&Expr> {
     if select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))) {
         return None;
     }
     let SelectItem::UnnamedExpr(expr) = select.projection.get(position.checked_sub(1)?)? else { return None };
     let stays = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_));
-    (!stays && !has_subquery(expr)).then_some(expr)
+    (!stays && !has_subquery(expr) && !names_alias(expr, select)).then_some(expr)
+}
+
+fn names_alias(expr: &Expr, select: &Select) -> bool {
+    let is_alias = |name: &Ident| {
+        let of_item = |item: &SelectItem| matches!(item, SelectItem::ExprWithAlias { alias, .. } if resolved(alias) == resolved(name));
+        select.projection.iter().any(of_item)
+    };
+    let found = expr.visit_expressions(|expr| match expr {
+        Expr::Identifier(name) if is_alias(name) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 fn has_subquery(expr: &Expr) -> bool {
@@ -93,6 +116,10 @@ mod tests {
                 "SELECT upper(a), count(*) FROM v GROUP BY a ORDER BY count(*) DESC, upper(a)",
             ),
             (
+                "SELECT upper(a), lower(a) FROM v GROUP BY a ORDER BY 1, 2, 1 DESC",
+                "SELECT upper(a), lower(a) FROM v GROUP BY a ORDER BY upper(a), lower(a)",
+            ),
+            (
                 "SELECT * FROM (SELECT b + 1 FROM v GROUP BY b ORDER BY 1 NULLS FIRST LIMIT 2) AS t",
                 "SELECT * FROM (SELECT b + 1 FROM v GROUP BY b ORDER BY b + 1 NULLS FIRST LIMIT 2) AS t",
             ),
@@ -106,6 +133,7 @@ mod tests {
             "SELECT (SELECT max(a) FROM v) FROM v GROUP BY a ORDER BY 1",
             "SELECT v.*, a + 1 FROM v GROUP BY a ORDER BY 1, 0",
             "SELECT 2, count(*) AS n FROM v GROUP BY a ORDER BY 1",
+            "SELECT a / 100, count(*) AS A FROM v GROUP BY 1 ORDER BY 1",
         ] {
             assert_eq!(rewritten(same), same);
         }

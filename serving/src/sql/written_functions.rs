@@ -57,6 +57,21 @@ pub(super) fn written(expr: &mut Expr) -> Result<Option<Expr>> {
     }
 }
 
+/// How often an operand of this expression is written in what stands for it, at most.
+pub(super) fn copies(expr: &Expr) -> usize {
+    let operands = |template: &str| template.matches('$').count();
+    match expr {
+        Expr::Function(function) => match name_of(function).as_deref() {
+            Some("format") => first_argument(function).and_then(text_of).map_or(0, |text| text.matches('%').count()),
+            Some("bool_or" | "bool_and" | "string_agg") if slides(function) => 2,
+            Some(name) => FUNCTIONS.iter().filter(|(known, ..)| *known == name).map(|(.., template)| operands(template)).max().unwrap_or(0),
+            None => 0,
+        },
+        Expr::Extract { field, .. } => part(field).map_or(0, operands),
+        _ => 0,
+    }
+}
+
 /// The parts of a time that depend on the session's zone, and the day of the Julian calendar.
 fn part(field: &DateTimeField) -> Option<&'static str> {
     Some(match field {

@@ -142,8 +142,8 @@ fn scaled(interval: IntervalMonthDayNano, scale: impl Fn(f64) -> f64) -> Option<
 
 fn with_years_as_days(interval: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
     let years = interval.months / 12;
-    let days = interval.days.checked_add(years.checked_mul(365)?)?;
-    let nanoseconds = interval.nanoseconds.checked_add(i64::from(years) * DAY_NANOSECONDS / 4)?;
+    let days = interval.days.checked_add(years.checked_mul(365)?)?.checked_add(years / 4)?;
+    let nanoseconds = interval.nanoseconds.checked_add(i64::from(years % 4) * (DAY_NANOSECONDS / 4))?;
     Some(IntervalMonthDayNano::new(interval.months % 12, days, nanoseconds))
 }
 
@@ -284,6 +284,7 @@ mod tests {
         assert_eq!(with_years_as_days(parts(14, 1, HOUR)), interval(2, 366, 7 * HOUR));
         assert_eq!(with_years_as_days(parts(-25, 0, 0)), interval(-1, -730, -12 * HOUR));
         assert_eq!(with_years_as_days(parts(11, 400, 0)), interval(11, 400, 0));
+        assert_eq!(with_years_as_days(parts(2_400_012, 0, 0)), interval(0, 73_050_365, 6 * HOUR));
         assert_eq!(with_years_as_days(parts(i32::MAX, 0, 0)), None);
     }
 

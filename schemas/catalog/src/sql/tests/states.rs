@@ -169,6 +169,7 @@ async fn states_are_of_one_moment_while_commits_go_on(test: &TestCatalog) {
 async fn a_run_begins_on_the_state_it_pins(test: &TestCatalog) {
     test.catalog.commit(checkpoint_of(0, 10)).await.unwrap();
     let (state, begun) = test.catalog.begin_run(run("v"), vec![]).await.unwrap();
+    assert_eq!(state.last_commit.map(|(_, revision)| revision), Some(state.revision), "it is a commit as others are");
     assert_eq!(begun.status, RunStatus::Running);
     assert_eq!(begun.cut, Some("payments/0:10".parse().unwrap()));
     assert_eq!((state.vector(), state.revision), (begun.cut.clone().unwrap(), 2));
