@@ -64,6 +64,14 @@ fn too_large(most: usize) -> Error {
     ))
 }
 
+/// Whether the operand of a cast is asked once only.
+fn is_simple(operand: &Expr) -> bool {
+    match operand {
+        Expr::Nested(operand) => is_simple(operand),
+        other => matches!(other, Expr::Cast { .. } | Expr::Value(_) | Expr::Identifier(_) | Expr::CompoundIdentifier(_)),
+    }
+}
+
 /// How many expressions are made of those visited so far: of the statement, and of each expression around this one.
 struct Planned<'a> {
     state: &'a SessionState,
@@ -92,6 +100,7 @@ impl Planned<'_> {
     /// of the function with the names of its operands.
     fn times_planned(&self, expr: &Expr) -> usize {
         match expr {
+            Expr::Cast { expr: operand, .. } if is_simple(operand) => 1,
             Expr::Cast { .. } | Expr::Between { .. } => 2,
             Expr::AnyOp { .. } | Expr::AllOp { .. } => 4,
             Expr::Function(call) => match name_of(call).as_deref() {

@@ -24,7 +24,7 @@ fn texts_that_double_with_each_level_are_refused_before_they_are_large() {
         ("width_bucket(", ", 1, 2, 3)"),
         ("format('%1$s%1$s', ", ")"),
         ("(", ", 1) IN ((1, 1), (2, 2))"),
-        ("(1, ", ") < (1, 1)"),
+        ("(", ", 1) < (1, 1)"),
         ("1 = ALL(ARRAY[", "])"),
         ("1 < ANY(ARRAY[", "])"),
         ("coalesce(", ", 1)"),
