@@ -64,11 +64,11 @@ fn too_large(most: usize) -> Error {
     ))
 }
 
-/// Whether the operand of a cast is asked once only.
+/// Whether the operand of a cast is asked once only: it is a column or a constant, or a cast of one.
 fn is_simple(operand: &Expr) -> bool {
     match operand {
-        Expr::Nested(operand) => is_simple(operand),
-        other => matches!(other, Expr::Cast { .. } | Expr::Value(_) | Expr::Identifier(_) | Expr::CompoundIdentifier(_)),
+        Expr::Nested(operand) | Expr::Cast { expr: operand, .. } => is_simple(operand),
+        other => matches!(other, Expr::Value(_) | Expr::Identifier(_) | Expr::CompoundIdentifier(_)),
     }
 }
 
