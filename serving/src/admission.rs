@@ -1,6 +1,6 @@
-//! Limits how many queries run at a time. A query that reads more than a few keys takes a place, or waits for one;
-//! places are given in the order of requests. Each principal has a limited share of the places to run and to wait, so
-//! that some are left for others.
+//! Limits how many queries run, and how many are planned, at a time. A query that reads more than a few keys takes a
+//! place, or waits for one; places are given in the order of requests. Each principal has a limited share of the places
+//! to run and to wait, so that some are left for others.
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -1,7 +1,8 @@
-//! Where queries are planned: on threads of their own, because planning computes constants, which no await interrupts.
-//! Who waits for a plan may leave at any time. The thread then goes on until its constants are computed, and keeps its
-//! place until then. Each principal has a limited share of the places, so that the threads that one keeps busy are not
-//! those of others. What waits for something else, such as the copy of a snapshot, has no place meanwhile.
+//! Plans queries on threads of their own, because planning computes constants, and nothing can interrupt that.
+//!
+//! The caller may stop waiting at any time. The thread then continues until the constants are computed, and keeps its
+//! place until then. Each principal has a limited share of the places, so no principal can keep all threads busy. While
+//! planning waits for something else, such as the copy of a snapshot, it has no place.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -23,7 +24,7 @@ impl Planners {
         Self(Admission::to_plan(limits))
     }
 
-    /// Runs this planning for a principal.
+    /// Runs `planning` on behalf of a principal.
     pub(crate) async fn plan<T, F>(&self, principal: &Principal, planning: F) -> Result<T>
     where
         T: Send + 'static,
@@ -39,7 +40,7 @@ impl Planners {
                 let outcome = planning.as_mut().poll(&mut Context::from_waker(&waker));
                 (outcome, planning)
             });
-            // One that has not begun is not begun if nobody waits for it.
+            // If the caller leaves before this step has started, it never starts.
             let (outcome, rest) = AbortOnDropHandle::new(step).await?;
             if let Poll::Ready(planned) = outcome {
                 return planned;
@@ -50,7 +51,7 @@ impl Planners {
     }
 }
 
-/// What a planning waits for is there.
+/// Wakes a planning that waits.
 #[derive(Debug, Default)]
 struct Woken(Notify);
 

@@ -257,7 +257,7 @@ async fn plan_ready(
     if let Some(ready) = keyed::ready(runtime, principal, &read_view, text, params)? {
         return Ok(ready);
     }
-    // Nothing is borrowed: planning may go on when nobody waits for it.
+    // Owned, because planning may outlive its caller.
     let (of_query, of_principal, log, params) = (runtime.for_query(principal), principal.clone(), log.cloned(), params.clone());
     let SessionSettings { as_of, time_zone, search_path } = *settings;
     let (sql, time_zone, on_value_error) = ((*sql).to_owned(), time_zone.map(str::to_owned), *on_value_error);

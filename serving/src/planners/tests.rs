@@ -29,7 +29,7 @@ async fn who_leaves_a_long_planning_is_free_at_once_and_its_place_is_not() {
     let (planners, (ended, ends)) = (planners(), channel());
     let (release, long) = stuck(ended);
     let left = tokio::time::timeout(Duration::from_millis(50), planners.plan(&named("a"), long)).await;
-    assert!(left.is_err(), "nobody waits for it any more");
+    assert!(left.is_err(), "the caller has left");
 
     let principal = named("a");
     let mut next = Box::pin(planners.plan(&principal, async { Ok(1) }));

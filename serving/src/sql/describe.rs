@@ -48,7 +48,7 @@ pub(crate) async fn describe(
     given: &[Option<DataType>],
     search_path: SearchPath,
 ) -> Result<Described> {
-    // Nothing is borrowed: planning may go on when nobody waits for it.
+    // Owned, because planning may outlive its caller.
     let (of_query, of_principal, log) = (runtime.clone(), reader.principal.clone(), reader.log.cloned());
     let (sql, given) = (sql.to_owned(), given.to_vec());
     let planning = async move {

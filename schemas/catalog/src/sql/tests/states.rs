@@ -461,7 +461,8 @@ async fn a_state_read_on_top_of_a_former_one_is_the_whole_state(test: &TestCatal
     assert!(test.catalog.state().await.unwrap().checkpoints.len() > 2);
 }
 
-/// Each of the readers had read what the copy lacks, and reads again after so many other commits.
+/// Each reader starts from a state that has commits which the copy lacks. The first reads again after one new commit to
+/// the copy, the second after two, the third after three.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_catalog_that_was_restored_from_a_copy_is_read_anew() {
     let folder = tempfile::tempdir().unwrap();
