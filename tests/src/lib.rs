@@ -256,10 +256,15 @@ impl Harness {
     }
 
     pub fn batch_layer(&self, memory_limit_bytes: usize) -> batch::Batch {
+        self.batch_layer_of(memory_limit_bytes, 2)
+    }
+
+    /// With one thread, sorts do not compete for memory: whether it suffices does not depend on their progress.
+    pub fn batch_layer_of(&self, memory_limit_bytes: usize, threads: usize) -> batch::Batch {
         let events_per_bucket = if memory_limit_bytes < 256 << 20 { FEW_EVENTS } else { batch::EVENTS_PER_BUCKET };
         let settings = batch::RunSettings {
             memory_limit_bytes,
-            threads: 2,
+            threads,
             temp_dir: None,
             lease: Duration::from_secs(30),
             report_every: batch::REPORT_EVERY,

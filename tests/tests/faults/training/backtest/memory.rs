@@ -108,7 +108,7 @@ impl ManyKeys {
                 most_parts.fetch_max(parts, Ordering::Relaxed);
             }
         };
-        let done = self.harness.batch_layer(memory).backtest(&state, &backtest, &mut take, &on_progress).await?;
+        let done = self.harness.batch_layer_of(memory, 1).backtest(&state, &backtest, &mut take, &on_progress).await?;
         assert_eq!(done.rows, rows.len() as u64);
         Ok((ScoredRows { rows, received_late: done.received_late }, most_parts.into_inner()))
     }
