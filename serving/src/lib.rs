@@ -35,6 +35,7 @@ pub mod json;
 mod kept_keys;
 mod layers;
 mod limits;
+mod lingering;
 mod lookup;
 mod lookup_times;
 mod meta;
@@ -65,6 +66,7 @@ pub use follower::{FollowSettings, MOST_WAITED, NODE_LEASE, NodeSettings, Wanted
 pub use hot_keys::{HotFrom, HotKeySettings};
 pub use layers::{CheckpointIds, LayerPlan, LayerRun, layer_plan, next_merge};
 pub use limits::ServingLimits;
+pub use lingering::Lingering;
 pub use lookup::{AskedPaths, Keys, MAX_KEYS, MAX_PATHS, Response, ViewKeys, ViewRows, ViewsResponse, encoded_keys};
 pub use meta::Meta;
 pub use node::Node;

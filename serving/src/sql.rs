@@ -52,6 +52,7 @@ mod ignored_words;
 mod in_subqueries;
 mod joined;
 mod keyed;
+mod lifted_subqueries;
 mod light;
 mod like_escape;
 mod literals;

@@ -120,9 +120,7 @@ fn not_implemented(text: &str) -> String {
             .to_owned();
     }
     if without_plan.is_some_and(|expr| CONDITIONS.iter().any(|condition| expr.starts_with(condition))) {
-        return "IN or EXISTS of a subquery in an aggregate, and IN among the columns of a SELECT: write a LEFT JOIN of its distinct rows, \
-                and IS NOT NULL"
-            .to_owned();
+        return "IN or EXISTS of such a subquery here: write a LEFT JOIN of its distinct rows, and IS NOT NULL".to_owned();
     }
     match text {
         _ if text.starts_with("Unsupported ast node in sqltorel: Collate ") => {

@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use serving::http::Protection;
-use serving::{ClientListener, Node, OpenConnection, allowed_connections, tune_socket};
+use serving::{ClientListener, Lingering, Node, OpenConnection, allowed_connections, tune_socket};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -121,7 +121,7 @@ impl Connection {
             .keep_alive_timeout(PONG)
             .max_concurrent_streams(CALLS)
             .max_header_list_size(HEADER_BYTES)
-            .serve_connection(TokioIo::new(stream), service);
+            .serve_connection(TokioIo::new(Lingering::new(stream)), service);
         let mut connection = pin!(connection);
         let ended = tokio::select! {
             ended = &mut connection => ended,

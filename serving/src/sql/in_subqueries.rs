@@ -2,14 +2,18 @@
 //! the value is not among those of the subquery and a NULL is. DataFusion plans it as a join that marks each row as
 //! found or not, so that `x NOT IN (SELECT ..) OR y` is true of a NULL. Here the NULLs are looked for too. Where the
 //! condition is nothing else, or joined to others by AND, DataFusion's joins know of them.
+//!
+//! Among the columns of a SELECT DataFusion has no such join: there the value is looked for with EXISTS, of which
+//! [`ExistsInColumns`](super::exists::ExistsInColumns) makes a count of rows.
 
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, Result, ScalarValue};
+use datafusion::common::{Column, DFSchema, ExprSchema, Result, ScalarValue};
 use datafusion::functions_aggregate::count::count_all;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, lit, not, scalar_subquery, when,
@@ -32,27 +36,45 @@ impl AnalyzerRule for NullsAmongSubqueries {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let decided = plan.transform_up_with_subqueries(|node| {
-            if !matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Join(_)) {
-                return Ok(Transformed::no(node));
-            }
             let schema = merge_schema(&node.inputs());
-            node.map_expressions(|condition| with_nulls(condition, Place::Conjunct, &schema))
+            match node {
+                LogicalPlan::Filter(_) | LogicalPlan::Join(_) => {
+                    node.map_expressions(|condition| with_nulls(condition, Place::Conjunct, &schema))
+                }
+                LogicalPlan::Projection(_) => {
+                    let names = NamePreserver::new(&node);
+                    node.map_expressions(|column| {
+                        let name = names.save(&column);
+                        Ok(with_nulls(column, Place::Column, &schema)?.update_data(|column| name.restore(column)))
+                    })
+                }
+                other => Ok(Transformed::no(other)),
+            }
         })?;
         Ok(decided.data)
     }
 }
 
-/// Where an expression is in a condition.
+/// Where an expression is in a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// It, and others joined by AND, are the condition.
     Conjunct,
     /// Within OR: false and NULL are the same.
     Alternative,
+    /// Its value is shown or computed with.
+    Column,
 }
 
 fn with_nulls(expr: Expr, place: Place, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let in_expression = |expr: Expr| {
+        expr.transform_up(|expr| match expr {
+            Expr::InSubquery(found) => decided(found, place, schema),
+            other => Ok(Transformed::no(other)),
+        })
+    };
     match expr {
+        column if place == Place::Column => in_expression(column),
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
             let place = if op == Operator::Or { Place::Alternative } else { place };
             let (left, right) = (with_nulls(*left, place, schema)?, with_nulls(*right, place, schema)?);
@@ -64,15 +86,12 @@ fn with_nulls(expr: Expr, place: Place, schema: &DFSchema) -> Result<Transformed
         Expr::Not(negated) if place == Place::Conjunct && matches!(&*negated, Expr::InSubquery(_)) => {
             Ok(Transformed::no(Expr::Not(negated)))
         }
-        other => other.transform_up(|expr| match expr {
-            Expr::InSubquery(found) => decided(found, schema),
-            other => Ok(Transformed::no(other)),
-        }),
+        other => in_expression(other),
     }
 }
 
 /// `CASE WHEN x IN (..) THEN true WHEN a NULL decides THEN NULL ELSE false END`.
-fn decided(found: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
+fn decided(found: InSubquery, place: Place, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let InSubquery { expr, subquery, negated } = found;
     let plan = &subquery.subquery;
     allow_nested(&expr, plan)?;
@@ -85,18 +104,49 @@ fn decided(found: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
         let is_null = Expr::Column(Column::from(column)).is_null();
         nulls.push(has_rows(&subquery, LogicalPlanBuilder::from(plan.as_ref().clone()).filter(is_null)?.build()?)?);
     }
-    let Some(null_decides) = nulls.into_iter().reduce(Expr::or) else {
-        return Ok(Transformed::no(Expr::InSubquery(InSubquery { expr, subquery, negated })));
+    let is_found = match place {
+        Place::Column => has_value(&expr, &subquery, schema)?,
+        _ => Some(Expr::InSubquery(InSubquery { expr: expr.clone(), subquery: subquery.clone(), negated: false })),
     };
-    let is_found = Expr::InSubquery(InSubquery { expr, subquery, negated: false });
-    let value = when(is_found, lit(true)).when(null_decides, lit(ScalarValue::Boolean(None))).otherwise(lit(false))?;
+    let value = match (is_found, nulls.into_iter().reduce(Expr::or)) {
+        (Some(is_found), Some(null_decides)) => {
+            when(is_found, lit(true)).when(null_decides, lit(ScalarValue::Boolean(None))).otherwise(lit(false))?
+        }
+        (Some(is_found), None) if place == Place::Column => is_found,
+        _ => return Ok(Transformed::no(Expr::InSubquery(InSubquery { expr, subquery, negated }))),
+    };
     Ok(Transformed::yes(if negated { not(value) } else { value }))
+}
+
+/// Whether a row of the subquery equals the value. `None` for a value that needs a subquery, or a column of a query
+/// further out.
+fn has_value(value: &Expr, of: &Subquery, schema: &DFSchema) -> Result<Option<Expr>> {
+    if value.exists(|expr| Ok(is_subquery(expr) || matches!(expr, Expr::OuterReferenceColumn(..))))? {
+        return Ok(None);
+    }
+    let mut outer_ref_columns = of.outer_ref_columns.clone();
+    let value = value.clone().transform_up(|expr| match expr {
+        Expr::Column(column) => {
+            let outer = Expr::OuterReferenceColumn(schema.field_from_column(&column)?.clone(), column);
+            outer_ref_columns.push(outer.clone());
+            Ok(Transformed::yes(outer))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    let column = Expr::Column(Column::from(of.subquery.schema().qualified_field(0)));
+    let equal = LogicalPlanBuilder::from(of.subquery.as_ref().clone()).filter(column.eq(value.data))?.build()?;
+    let subquery = Subquery { subquery: Arc::new(equal), outer_ref_columns, spans: of.spans.clone() };
+    Ok(Some(Expr::Exists(Exists { subquery, negated: false })))
+}
+
+fn is_subquery(expr: &Expr) -> bool {
+    matches!(expr, Expr::InSubquery(_) | Expr::Exists(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_))
 }
 
 fn allow_nested(expr: &Expr, plan: &LogicalPlan) -> Result<()> {
     let mut subqueries = 0_usize;
     let mut count = |expr: &Expr| {
-        subqueries += usize::from(matches!(expr, Expr::InSubquery(_) | Expr::Exists(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_)));
+        subqueries += usize::from(is_subquery(expr));
         Ok(if subqueries > MOST_SUBQUERIES { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     };
     expr.apply(&mut count)?;

@@ -1,6 +1,6 @@
 //! Operands whose types PostgreSQL brings together and DataFusion does not: a text beside a BOOLEAN or an array, a
-//! number beside an INTERVAL, and a DATE beside one with hours. And `^`, which is an exclusive or to DataFusion: it
-//! would round numbers with a fraction for it.
+//! number beside an INTERVAL, and a DATE beside one with hours. And `^`, which is an exclusive or to DataFusion, and
+//! binds less than `*` there.
 
 use std::sync::Arc;
 
@@ -42,9 +42,8 @@ impl ExprPlanner for OperandTypes {
                 };
                 Ok(product.map_or(PlannerResult::Original(RawBinaryExpr { op, left, right }), PlannerResult::Planned))
             }
-            BinaryOperator::BitwiseXor if [&left, &right].into_iter().any(|side| may_have_fraction(side, schema)) => {
-                let message =
-                    "not supported: ^ of numbers that may have a fraction, write power(a, b) (of integers it is the exclusive or)";
+            BinaryOperator::BitwiseXor => {
+                let message = "not supported: the operator ^, a power in PostgreSQL and an exclusive or in definitions: write power(a, b)";
                 Err(Error::input(message).with_reason(Reason::NotSupported).into())
             }
             BinaryOperator::Divide if is_interval(&left, schema) => Ok(PlannerResult::Planned(scaled(interval_quotient(), left, right))),
@@ -92,10 +91,6 @@ pub(super) fn truth(text: &str) -> types::Result<bool> {
 
 fn is_interval(expr: &Expr, schema: &DFSchema) -> bool {
     matches!(expr.get_type(schema), Ok(DataType::Interval(_) | DataType::Duration(_)))
-}
-
-fn may_have_fraction(expr: &Expr, schema: &DFSchema) -> bool {
-    expr.get_type(schema).is_ok_and(|number| number.is_floating() || number.is_decimal())
 }
 
 fn midnight(date: Expr) -> Expr {

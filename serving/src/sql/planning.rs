@@ -20,6 +20,7 @@ use super::column_names::AliasedColumns;
 use super::compared_subqueries::ComparedSubqueriesHaveNames;
 use super::exists::ExistsInColumns;
 use super::in_subqueries::NullsAmongSubqueries;
+use super::lifted_subqueries::SubqueriesAreColumns;
 use super::like_escape::like_pattern;
 use super::operand_types::OperandTypes;
 use super::pg_typeof::pg_typeof;
@@ -98,6 +99,7 @@ async fn plan_over(request: PlanRequest<'_>, read_view: Arc<ReadView>) -> Result
     session.add_analyzer_rule(Arc::new(IntegersDoNotWrap));
     session.add_analyzer_rule(Arc::new(ScalarSubqueriesMayBeNull));
     session.add_analyzer_rule(Arc::new(ComparedSubqueriesHaveNames));
+    session.add_analyzer_rule(Arc::new(SubqueriesAreColumns));
     session.add_analyzer_rule(Arc::new(NullsAmongSubqueries));
     session.add_analyzer_rule(Arc::new(ExistsInColumns));
     session.add_analyzer_rule(Arc::new(LocalTimesInNamedZones));

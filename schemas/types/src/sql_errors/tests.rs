@@ -97,8 +97,7 @@ async fn wrong_sql_is_reported_with_what_was_found_and_what_was_expected() {
         ),
         (
             "SELECT sku IN (SELECT sku FROM items) FROM items",
-            "not supported: IN or EXISTS of a subquery in an aggregate, and IN among the columns of a SELECT: write a LEFT JOIN of its \
-             distinct rows, and IS NOT NULL",
+            "not supported: IN or EXISTS of such a subquery here: write a LEFT JOIN of its distinct rows, and IS NOT NULL",
         ),
         (
             "SELECT (SELECT count(*) FROM items i WHERE i.order_id < o.order_id) FROM orders o",
