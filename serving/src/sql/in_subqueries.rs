@@ -16,10 +16,12 @@ use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, lit, not, scalar_subquery, when,
+    BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Projection, Subquery, lit, not, scalar_subquery, when,
 };
 use datafusion::optimizer::AnalyzerRule;
 use types::{Error, Reason};
+
+const COMPARED: &str = "__compared_value";
 
 /// Subqueries within one such subquery, of which each is written up to three times.
 const MOST_SUBQUERIES: usize = 40;
@@ -93,6 +95,7 @@ fn with_nulls(expr: Expr, place: Place, schema: &DFSchema) -> Result<Transformed
 /// `CASE WHEN x IN (..) THEN true WHEN a NULL decides THEN NULL ELSE false END`.
 fn decided(found: InSubquery, place: Place, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let InSubquery { expr, subquery, negated } = found;
+    let subquery = if place == Place::Column { with_name(&subquery)? } else { subquery };
     let plan = &subquery.subquery;
     allow_nested(&expr, plan)?;
     let column = plan.schema().qualified_field(0);
@@ -116,6 +119,21 @@ fn decided(found: InSubquery, place: Place, schema: &DFSchema) -> Result<Transfo
         _ => return Ok(Transformed::no(Expr::InSubquery(InSubquery { expr, subquery, negated }))),
     };
     Ok(Transformed::yes(if negated { not(value) } else { value }))
+}
+
+/// The subquery with a name for its column that nothing else has: DataFusion adds those that its conditions compare with
+/// the query around it.
+fn with_name(subquery: &Subquery) -> Result<Subquery> {
+    let named = match subquery.subquery.as_ref().clone() {
+        LogicalPlan::Projection(Projection { expr, input, .. }) => {
+            LogicalPlanBuilder::from(input).project(expr.into_iter().map(|column| column.alias(COMPARED)))?
+        }
+        other => {
+            let column = Expr::Column(Column::from(other.schema().qualified_field(0)));
+            LogicalPlanBuilder::from(other).project([column.alias(COMPARED)])?
+        }
+    };
+    Ok(subquery.with_plan(Arc::new(named.build()?)))
 }
 
 /// Whether a row of the subquery equals the value. `None` for a value that needs a subquery, or a column of a query
