@@ -121,8 +121,8 @@ fn decided(found: InSubquery, place: Place, schema: &DFSchema) -> Result<Transfo
     Ok(Transformed::yes(if negated { not(value) } else { value }))
 }
 
-/// The subquery with a name for its column that nothing else has: DataFusion adds those that its conditions compare with
-/// the query around it.
+/// The subquery with a name for its column that nothing else has: DataFusion adds the columns that its conditions
+/// compare with the query around it.
 fn with_name(subquery: &Subquery) -> Result<Subquery> {
     let named = match subquery.subquery.as_ref().clone() {
         LogicalPlan::Projection(Projection { expr, input, .. }) => {

@@ -1,5 +1,6 @@
 //! Subqueries within an aggregate, a window function, GROUP BY or ORDER BY, where DataFusion cannot compute them: they
-//! become columns of a SELECT below, where it can. `count(*) FILTER (WHERE EXISTS (..))` counts a column of that SELECT.
+//! become columns of a SELECT below, where it can. `count(*) FILTER (WHERE EXISTS (..))` counts by a column of that
+//! SELECT.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -80,7 +81,8 @@ fn as_columns(expr: Expr, subqueries: &mut Vec<Expr>) -> Result<Transformed<Expr
     })
 }
 
-/// The planner adds the columns that rows are sorted by to those that are selected, but not those that a subquery names.
+/// The planner adds the columns that rows are sorted by to those that are selected, but not those that a subquery
+/// names.
 fn allow_sorted_by(subquery: &Expr, selected: &DFSchema) -> types::Result<()> {
     let named = match subquery {
         Expr::Exists(Exists { subquery, .. }) | Expr::InSubquery(InSubquery { subquery, .. }) | Expr::ScalarSubquery(subquery) => {
