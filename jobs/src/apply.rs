@@ -35,7 +35,7 @@ mod records;
 mod switch;
 
 pub use changes::{Change, ChangeKind, Changes, ValueChange};
-pub(crate) use checked::{checked_outputs, checked_records};
+pub(crate) use checked::{checked_outputs, checked_records, refuse_breaking};
 pub use diff::DiffLine;
 pub(crate) use diff::line_diff;
 pub(crate) use inline::{names_as_staging, normalised, self_contained};

@@ -20,7 +20,7 @@ use types::tiles::Micros;
 use types::{Error, Result};
 use uuid::Uuid;
 
-use crate::apply::{DiffLine, line_diff, normalised};
+use crate::apply::{DiffLine, line_diff, normalised, refuse_breaking, with_records};
 use crate::installation::{Installation, now};
 use crate::status::BuildingReport;
 use crate::storage_report::view_usages;
@@ -132,14 +132,15 @@ impl Installation {
 
     /// Makes another live version of a view the served one: the version that is being built, or `version`.
     ///
-    /// Errors: `NotFound` for a version that there is not (any more), `Unavailable` for one that cannot answer yet.
+    /// Errors: `NotFound` for a version that there is not (any more), `Unavailable` for one that cannot answer yet,
+    /// `Input` for one that a sink or an alert could not read.
     pub async fn switch_view(&self, view: &str, version: Option<u32>) -> Result<Switched> {
         self.change_versions(|state, registry, now| decide::switch(state, registry, (view, version), now)).await
     }
 
     /// Returns to the version that was served before.
     ///
-    /// Errors: `NotFound` if it is not kept (any more).
+    /// Errors: `NotFound` if it is not kept (any more), `Input` if a sink or an alert could not read it.
     pub async fn roll_back_view(&self, view: &str) -> Result<Switched> {
         self.change_versions(|state, registry, now| decide::roll_back(state, registry, view, now)).await
     }
@@ -147,7 +148,7 @@ impl Installation {
     /// Drops a version of a view, or the view. `is_sure`: what is served is dropped too.
     ///
     /// Errors: `NotFound` for a version that there is not (any more), `Input` for what is served and for a view that
-    /// others read.
+    /// other views, a sink or an alert read.
     pub async fn drop_view(&self, view: &str, version: Option<u32>, is_sure: bool) -> Result<Dropped> {
         self.change_versions(|state, _, now| decide::drop_view(state, (view, version), is_sure, now)).await
     }
@@ -161,6 +162,9 @@ impl Installation {
         let decide = |state: Arc<CatalogState>| async move {
             let registry = Registry::load(&state, &self.functions).await?;
             let (outcome, records) = decide(&state, &registry, now())?;
+            if !records.is_empty() {
+                refuse_breaking(&registry, &with_records(&state, &records), &self.functions).await?;
+            }
             let commit = (!records.is_empty()).then(|| versions_commit(&state, Uuid::now_v7(), records));
             Ok((outcome, commit))
         };

@@ -72,6 +72,19 @@ pub(crate) async fn checked_outputs(after: &CatalogState, functions: &Functions)
     refuse_loops(&registry)
 }
 
+/// Refuses a change of views' versions after which a sink or an alert could not be planned that can be planned now.
+///
+/// Errors: `Input`. It names the sink or the alert.
+pub(crate) async fn refuse_breaking(before: &Registry, after: &CatalogState, functions: &Functions) -> Result<()> {
+    let broken_before: Vec<BrokenOutput> = before.broken_outputs().collect();
+    let after = Registry::load(after, functions).await?;
+    let is_known = |broken: &BrokenOutput| broken_before.iter().any(|known| (known.kind, &known.name) == (broken.kind, &broken.name));
+    match after.broken_outputs().find(|broken| !is_known(broken)) {
+        Some(broken) => Err(refused(&broken, "")),
+        None => Ok(()),
+    }
+}
+
 /// Refuses a change that would leave a live view without a stream it reads.
 pub(super) fn refuse_orphans(after: &CatalogState, records: &[DefinitionRecord]) -> Result<()> {
     let dropped = records

@@ -11,8 +11,9 @@ const LISTED: usize = 20;
 /// Records that do not fit a column.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Misfits {
+    /// How many records: one that does not fit several columns counts once.
     pub count: u64,
-    /// The first of them.
+    /// The first of them, each with its first column that does not fit.
     pub first: Vec<ListedMisfit>,
 }
 
@@ -27,7 +28,9 @@ pub struct ListedMisfit {
 }
 
 impl Misfits {
-    pub(super) fn add(&mut self, stream: &Arc<str>, misfits: Vec<Misfit>) {
+    /// Adds those of a batch, in the order of the records.
+    pub(super) fn add(&mut self, stream: &Arc<str>, mut misfits: Vec<Misfit>) {
+        misfits.dedup_by_key(|misfit| (misfit.partition, misfit.offset));
         self.count += misfits.len() as u64;
         let room = LISTED.saturating_sub(self.first.len());
         self.first.extend(misfits.into_iter().take(room).map(|misfit| ListedMisfit {

@@ -238,7 +238,9 @@ async fn records_that_do_not_fit_are_listed_and_nothing_changes_unless_they_beco
     let before = bench.installation.catalog.state().await.unwrap();
     let stored = stored_files(bench.folder.path());
 
-    let changes = bench.apply(&[STREAM, &sums], ApplyOptions::default()).await.unwrap();
+    // Two columns that the record does not fit.
+    let changed = STREAM.replace("amount BIGINT", "amount BIGINT, cents BIGINT OPTIONS (path = '$.amount')");
+    let changes = bench.apply(&[&changed, &sums], ApplyOptions::default()).await.unwrap();
     let misfits = changes.backfills[0].misfits.clone().unwrap();
     assert_eq!((misfits.count, misfits.first.len()), (1, 1));
     assert!(misfits.first[0].reason.contains("found \"many\", expected BIGINT"), "{misfits:?}");
@@ -248,7 +250,7 @@ async fn records_that_do_not_fit_are_listed_and_nothing_changes_unless_they_beco
     assert_eq!(stored_files(bench.folder.path()), stored, "no file is left behind");
 
     let options = ApplyOptions { null_misfits: true, ..ApplyOptions::default() };
-    bench.apply(&[STREAM, &sums], options).await.unwrap().misfits().unwrap();
+    bench.apply(&[&changed, &sums], options).await.unwrap().misfits().unwrap();
     assert_eq!(bench.query("SELECT device, amount FROM pay").await, ["a 0", "a 1", "a 2", "a 3", "a 4", "b NULL", "c 3"]);
     bench.verified(&["sums"]).await;
 }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use catalog::{Add, CatalogState, Commit, DefinitionKind, DefinitionRecord, DefinitionStatus, Expect, PauseRecord, Remove};
+use committed::registry::Registry;
 use engine::events::format_timestamp;
 use serde::Serialize;
 use types::suggest::expected;
@@ -56,9 +57,18 @@ impl Installation {
 
     /// Ends a pause. The events of a sink's pause get no record.
     ///
-    /// Errors: `NotFound` if there is none of this name.
+    /// Errors: `NotFound` if there is none of this name; `Input` if it cannot be planned: the events of its stream
+    /// would wait for it.
     pub async fn resume(&self, name: &str) -> Result<Paused> {
-        self.change_outputs(async |state: &CatalogState| resume(state, name)).await
+        let decide = async |state: &CatalogState| {
+            let (resumed, commit) = resume(state, name)?;
+            if resumed.changed {
+                let registry = Registry::load(state, &self.functions).await?;
+                refuse_broken(&registry, &resumed)?;
+            }
+            Ok((resumed, commit))
+        };
+        self.change_outputs(decide).await
     }
 
     /// Makes a new version of a sink or an alert with the text that it had before.
@@ -111,6 +121,21 @@ fn resume(state: &CatalogState, name: &str) -> Result<(Paused, Commit)> {
     }
     let was_since = known.map(format_timestamp);
     Ok((Paused { was_paused_since: was_since, changed: known.is_some(), ..not_paused(live) }, commit))
+}
+
+fn refuse_broken(registry: &Registry, resumed: &Paused) -> Result<()> {
+    let (kind, name) = (resumed.kind, &resumed.name);
+    match registry.broken_outputs().find(|broken| broken.kind == kind && broken.name == *name) {
+        None => Ok(()),
+        Some(broken) => {
+            let kind = kind.word();
+            let message = format!("the {kind} \"{name}\" is not resumed: it cannot be planned: {}", broken.found);
+            let help = format!(
+                "change it, or the views that it reads, and `basestream apply`; `basestream rollback {name}` returns to its text before"
+            );
+            Err(Error::input(message).with("help", help))
+        }
+    }
 }
 
 fn not_paused(live: &DefinitionRecord) -> Paused {

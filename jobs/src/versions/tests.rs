@@ -183,6 +183,34 @@ async fn a_view_that_others_read_is_not_dropped() {
     assert!(refused.message().contains("the view \"r\" reads it"), "{refused}");
 }
 
+/// Events would wait for the sink, and the alert would fall silent.
+#[tokio::test]
+async fn a_version_that_a_sink_or_an_alert_could_not_read_is_not_served() {
+    let functions = Functions::standard();
+    let sink = "CREATE SINK o WITH (topic = 'out') AS SELECT e.k, v.n2 FROM s e LEFT JOIN v ON v.k = e.k";
+    let alert = "CREATE ALERT o WITH (topic = 'out') AS SELECT k, n2 FROM v WHERE n2 > 3";
+    for (kind, text) in [(DefinitionKind::Sink, sink), (DefinitionKind::Alert, alert)] {
+        let (mut state, _) = catalog(&[Kept, Active]).await;
+        state.definitions.extend([record(kind, "o", 1, text, Active)]);
+        let registry = Registry::load(&state, &functions).await.unwrap();
+        let (_, rolled_back) = decide::roll_back(&state, &registry, "v", MINUTE).unwrap();
+        let (_, dropped) = decide::drop_view(&state, ("v", None), true, MINUTE).unwrap();
+        let refusal = async |records: &[DefinitionRecord]| {
+            refuse_breaking(&registry, &with_records(&state, records), &functions).await.map_err(|e| e.to_string())
+        };
+        for records in [&rolled_back, &dropped] {
+            let refused = refusal(records).await.unwrap_err();
+            assert!(refused.contains(&format!("the {} \"o\" could no longer be planned", kind.word())), "{refused}");
+        }
+        let (_, kept) = decide::drop_view(&state, ("v", Some(1)), false, MINUTE).unwrap();
+        assert_eq!(refusal(&kept).await, Ok(()));
+        // What cannot be planned already is no reason to stay where one is.
+        let after = with_records(&state, &rolled_back);
+        let broken = Registry::load(&after, &functions).await.unwrap();
+        assert_eq!(refuse_breaking(&broken, &with_records(&after, &kept), &functions).await.map_err(|e| e.to_string()), Ok(()));
+    }
+}
+
 /// The schedule of the one after it would come to an end without a word.
 #[tokio::test]
 async fn a_view_that_another_runs_after_is_not_dropped() {

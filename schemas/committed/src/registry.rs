@@ -199,6 +199,15 @@ impl Registry {
         planned.map(Arc::new).map_err(|found| found.to_string().into())
     }
 
+    /// Returns the sinks and alerts that could not be planned when this registry was made.
+    pub fn broken_outputs(&self) -> impl Iterator<Item = BrokenOutput> {
+        let broken = |kind, name: &Arc<str>, found: &Arc<str>| BrokenOutput { kind, name: name.clone(), found: found.clone() };
+        let sinks = self.sinks.iter().filter_map(move |sink| Some(broken(DefinitionKind::Sink, &sink.name, sink.plan.as_ref().err()?)));
+        let alerts =
+            self.alerts.iter().filter_map(move |alert| Some(broken(DefinitionKind::Alert, &alert.name, alert.plan.as_ref().err()?)));
+        sinks.chain(alerts)
+    }
+
     /// Returns a sink that cannot be planned over what is served here, or an alert if there is no such sink.
     pub async fn broken_output(&self, functions: &Functions) -> Option<BrokenOutput> {
         for sink in &self.sinks {
