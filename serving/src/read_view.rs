@@ -40,7 +40,7 @@ pub struct LoadedView {
     /// The vector up to which the snapshot holds the view's states: its manifest's, or later where runs found nothing
     /// new.
     pub cut: Vector,
-    /// The published snapshot, where it could not be loaded.
+    /// The published snapshot, where it could not be loaded or its states cannot be read.
     pub lost: Option<LostSnapshot>,
     pub layers: Vec<LayerRun>,
     pub(crate) kept_tiles: KeptTiles,
@@ -68,6 +68,8 @@ pub struct LostSnapshot {
     pub run: Uuid,
     /// When loading it was tried.
     pub at: Micros,
+    /// True if its states are of another format, which no further try changes. Otherwise it could not be loaded.
+    pub is_foreign: bool,
 }
 
 /// What a query reads from.

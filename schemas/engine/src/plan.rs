@@ -58,6 +58,7 @@ mod lower;
 mod named_zones;
 mod need;
 mod number_arrays;
+mod one_input;
 mod ordered_distinct;
 mod overflow;
 mod positions;

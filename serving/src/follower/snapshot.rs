@@ -39,7 +39,8 @@ enum SnapshotStep {
     AnswerWithout,
     /// The copy at hand is of the published snapshot.
     Keep,
-    /// The published snapshot could not be loaded a little while ago: do not try again yet.
+    /// The published snapshot could not be loaded a little while ago, or its states are of another format: do not try
+    /// again yet, or at all.
     LeaveAlone(LostSnapshot),
     /// The copy at hand is of the published snapshot, and damaged: report it, and go on without.
     ReportDamaged,
@@ -50,7 +51,8 @@ enum SnapshotStep {
 fn decide(facts: SnapshotFacts) -> SnapshotStep {
     let Some(published) = facts.published else { return SnapshotStep::AnswerWithout };
     let at_hand = facts.at_hand.filter(|(run, _)| *run == published);
-    let lost = facts.lost.filter(|lost| lost.run == published && facts.now.saturating_sub(lost.at) < LOAD_AGAIN.as_micros() as Micros);
+    let is_recent = |lost: &LostSnapshot| facts.now.saturating_sub(lost.at) < LOAD_AGAIN.as_micros() as Micros;
+    let lost = facts.lost.filter(|lost| lost.run == published && (lost.is_foreign || is_recent(lost)));
     match (at_hand, lost) {
         (Some((_, false)), _) => SnapshotStep::Keep,
         (_, Some(lost)) => SnapshotStep::LeaveAlone(lost),
@@ -90,7 +92,8 @@ impl Follower {
             (SnapshotStep::LeaveAlone(lost), _) => return Ok((usable, Some(lost))),
             (SnapshotStep::ReportDamaged, Some(damage)) => damage,
             _ => match self.open_snapshot((live, is_served), record, state, known).await {
-                Ok(copy) => return Ok((copy, None)),
+                Ok(Some(copy)) => return Ok((Some(copy), None)),
+                Ok(None) => return Ok((None, Some(LostSnapshot { run: record.run, at: facts.now, is_foreign: true }))),
                 Err(error) if error.kind() == ErrorKind::Corrupt => error,
                 Err(error) => return Err(error),
             },
@@ -98,7 +101,7 @@ impl Follower {
         warn!(view = %live.name, run = %record.run, %error, "a snapshot cannot be loaded; answering without it");
         metrics::counter!("basestream_serving_load_failures_total", "view" => live.name.to_string()).increment(1);
         damaged.lock().unwrap_or_else(PoisonError::into_inner).push(error);
-        Ok((usable, Some(LostSnapshot { run: record.run, at: facts.now })))
+        Ok((usable, Some(LostSnapshot { run: record.run, at: facts.now, is_foreign: false })))
     }
 
     /// `None`: its states are of another format.
@@ -114,7 +117,7 @@ impl Follower {
             file.ok_or_else(|| Error::corrupt("the catalog names no file of a snapshot's manifest").with("manifest", &record.manifest))?;
         let manifest = read_manifest(&self.0.storage, file).await?;
         if !live.plan.reads_stamp(&manifest.stamp) {
-            warn!(view = %live.name, "the snapshot's states are of another format: the view is answered without it, or built anew");
+            warn!(view = %live.name, version = live.version, run = %record.run, "the snapshot's states are of another format: the view is answered without it, or built anew");
             return Ok(None);
         }
         let (storage, cache) = (&self.0.storage, &self.0.settings.cache);

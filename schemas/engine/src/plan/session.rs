@@ -21,6 +21,7 @@ use crate::plan::extract::PartsAreExtracted;
 use crate::plan::intervals::IntervalsHaveLengths;
 use crate::plan::json_operators::JsonOperators;
 use crate::plan::number_arrays::NumbersOfArraysAreCompared;
+use crate::plan::one_input::OneInputSpills;
 use crate::plan::ordered_distinct::OrderedDistinctHasNoLimit;
 use types::Result;
 
@@ -42,7 +43,9 @@ type Rule = Arc<dyn AnalyzerRule + Send + Sync>;
 /// Returns the base of all sessions. Settings that differ are applied on top of [`session_config`].
 pub fn session_builder() -> SessionStateBuilder {
     let rules = analyzer_rules([]);
-    let mut builder = SessionStateBuilder::new_with_default_features().with_config(session_config()).with_analyzer_rules(rules);
+    let default = SessionStateBuilder::new_with_default_features();
+    let mut builder =
+        default.with_config(session_config()).with_analyzer_rules(rules).with_physical_optimizer_rule(Arc::new(OneInputSpills));
     builder.expr_planners().get_or_insert_default().splice(0..0, planners());
     builder
 }

@@ -12,7 +12,7 @@ fn published() -> SnapshotFacts {
 }
 
 fn lost(number: u128, seconds_ago: Micros) -> Option<LostSnapshot> {
-    Some(LostSnapshot { run: run(number), at: NOW - seconds_ago * SECOND })
+    Some(LostSnapshot { run: run(number), at: NOW - seconds_ago * SECOND, is_foreign: false })
 }
 
 #[test]
@@ -49,4 +49,11 @@ fn what_was_lost_of_an_earlier_run_says_nothing_of_the_published_one() {
 fn a_copy_at_hand_goes_before_an_earlier_failure() {
     let facts = SnapshotFacts { at_hand: Some((run(2), false)), lost: lost(2, 0), ..published() };
     assert_eq!(decide(facts), SnapshotStep::Keep);
+}
+
+#[test]
+fn a_snapshot_of_another_format_is_opened_once() {
+    let foreign = |number| LostSnapshot { run: run(number), at: NOW - 3600 * SECOND, is_foreign: true };
+    assert_eq!(decide(SnapshotFacts { lost: Some(foreign(2)), ..published() }), SnapshotStep::LeaveAlone(foreign(2)));
+    assert_eq!(decide(SnapshotFacts { lost: Some(foreign(1)), ..published() }), SnapshotStep::Open);
 }
