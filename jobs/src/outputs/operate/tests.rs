@@ -120,7 +120,7 @@ fn a_name_of_another_kind_is_reported_with_the_command_that_reads_it() {
 /// The events of its stream would wait for a sink that cannot be planned.
 #[tokio::test]
 async fn one_that_cannot_be_planned_is_not_resumed() {
-    let sink = "CREATE SINK scored WITH (topic = 'out') AS SELECT e.id, v.m FROM s e LEFT JOIN by_key v ON v.k = e.k";
+    let sink = "CREATE SINK scored WITH (topic = 'out') AS SELECT e.id, v.m_1h FROM s e LEFT JOIN by_key v ON v.k = e.k";
     let with_sum = "CREATE VIEW by_key WITH (windows = '1h') AS SELECT k, count(*) AS m FROM s GROUP BY k";
     for (view, is_refused) in [(VIEW, true), (with_sum, false)] {
         let paused = PauseRecord { kind: DefinitionKind::Sink, name: "scored".into(), since: 5 };
