@@ -143,6 +143,10 @@ fn monotonicity(term: &Expr, schema: &DFSchema) -> Option<Monotonicity> {
         Expr::ScalarFunction(call) if matches!(call.func.name(), LENGTH_FUNCTION | SECONDS_FUNCTION) => {
             monotonicity(call.args.first()?, schema)
         }
+        // A cast to an integer rounds.
+        Expr::ScalarFunction(call) if call.args.len() == 1 && matches!(call.func.name(), "round" | "trunc" | "floor" | "ceil") => {
+            monotonicity(&call.args[0], schema)
+        }
         Expr::ScalarFunction(call) if matches!(call.func.name(), "date_trunc" | "date_part") => {
             let [Expr::Literal(ScalarValue::Utf8(Some(part)), _), of] = call.args.as_slice() else { return None };
             let keeps = call.func.name() == "date_trunc" || part.eq_ignore_ascii_case("epoch");

@@ -250,7 +250,7 @@ async fn a_condition_that_no_row_satisfies_is_known() {
     assert_eq!(of_all_time.why_never, None);
 }
 
-const CONDITIONS: [&str; 9] = [
+const CONDITIONS: [&str; 11] = [
     "as_of() - last_seen > INTERVAL '30 minutes'",
     "last_seen < as_of() - INTERVAL '90 seconds'",
     "last_seen + INTERVAL '1 day' <= as_of() AND n_1h > 3",
@@ -259,6 +259,8 @@ const CONDITIONS: [&str; 9] = [
     "date_trunc('hour', as_of()) > last_seen",
     "as_of() = last_seen + INTERVAL '7 seconds'",
     "date_part('epoch', as_of() - last_seen) > 1800",
+    "CAST(date_part('epoch', as_of() - last_seen) AS BIGINT) > 1800",
+    "floor(date_part('epoch', as_of())) - ceil(date_part('epoch', last_seen)) > 1800",
     "(as_of() - last_seen > INTERVAL '1 minute') IS NOT TRUE OR as_of() > TIMESTAMPTZ '1970-01-01T05:00:00Z'",
 ];
 

@@ -224,7 +224,11 @@ impl<'a> Edges<'a> {
         if function == "count" && sql == "count(*)" {
             return StateIndex::EVENTS;
         }
-        self.states.push(StateCall { call, shown: sql.clone(), sql, function, approximate: false });
+        let shown = sql;
+        // Two calls may differ in a cast alone, which is not shown, as do round(x) and x::BIGINT.
+        let mut names = std::iter::once(shown.clone()).chain((2..).map(|number| format!("{shown} #{number}")));
+        let sql = names.find(|name| self.states.iter().all(|state| state.sql != *name)).unwrap_or_default();
+        self.states.push(StateCall { call, shown, sql, function, approximate: false });
         StateIndex(self.states.len() - 1)
     }
 }

@@ -79,6 +79,15 @@ async fn counts_and_sums_keep_tiles() {
     assert_eq!(plan.finest(), Level::Minute1);
 }
 
+/// The cast of the one is not shown, and both round.
+#[tokio::test]
+async fn sums_that_differ_in_a_cast_alone_have_states_of_their_own() {
+    let joined = "third f JOIN login l ON f.user_id = l.user_id";
+    let select = format!("SELECT l.device, sum(CAST(f.score AS BIGINT)) AS a, sum(round(f.score)) AS b FROM {joined} GROUP BY l.device");
+    let (_, links) = linked("", &select).await;
+    assert_eq!(links.kind, EdgeKind::Full);
+}
+
 #[tokio::test]
 async fn an_upper_edge_needs_tiles() {
     let select = "SELECT c.device, count(DISTINCT l.device) FILTER (WHERE within(l.ts, '30d', '1d')) AS before \
