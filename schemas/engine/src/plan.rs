@@ -68,6 +68,7 @@ mod scalar_subqueries;
 mod select_place;
 mod session;
 mod session_zone;
+mod skipped_rows;
 #[cfg(test)]
 mod testing;
 pub(crate) mod tile_function;

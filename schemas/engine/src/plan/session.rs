@@ -23,6 +23,7 @@ use crate::plan::json_operators::JsonOperators;
 use crate::plan::number_arrays::NumbersOfArraysAreCompared;
 use crate::plan::one_input::OneInputSpills;
 use crate::plan::ordered_distinct::OrderedDistinctHasNoLimit;
+use crate::plan::skipped_rows::physical_rules;
 use types::Result;
 
 /// Returns the settings that decide what SQL means here: decimal literals are decimals, text is Utf8, times are UTC.
@@ -44,8 +45,8 @@ type Rule = Arc<dyn AnalyzerRule + Send + Sync>;
 pub fn session_builder() -> SessionStateBuilder {
     let rules = analyzer_rules([]);
     let default = SessionStateBuilder::new_with_default_features();
-    let mut builder =
-        default.with_config(session_config()).with_analyzer_rules(rules).with_physical_optimizer_rule(Arc::new(OneInputSpills));
+    let default = default.with_config(session_config()).with_analyzer_rules(rules);
+    let mut builder = default.with_physical_optimizer_rules(physical_rules()).with_physical_optimizer_rule(Arc::new(OneInputSpills));
     builder.expr_planners().get_or_insert_default().splice(0..0, planners());
     builder
 }
