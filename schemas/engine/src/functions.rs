@@ -34,6 +34,7 @@ use datafusion::prelude::SessionContext;
 
 use types::Result;
 
+mod as_computed;
 mod bounded;
 mod bounds;
 mod calls;
@@ -71,6 +72,7 @@ mod typed_texts;
 pub(crate) mod value_texts;
 mod wrapped;
 
+pub(crate) use as_computed::as_computed;
 pub(crate) use date_parts::{date_part, is_part_of_postgresql};
 pub use decimals::QUOTIENT;
 pub(crate) use decimals_of_doubles::decimal_of_double;

@@ -32,6 +32,7 @@ use types::tiles::EdgesFrom;
 use types::tiles::{Floors, Level, Micros, TimeRange};
 
 mod analyse;
+mod as_written;
 mod brackets;
 mod byte_texts;
 mod casts;

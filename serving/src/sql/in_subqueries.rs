@@ -1,7 +1,8 @@
 //! `x IN (SELECT ..)` within OR, NOT and other expressions of a condition is NULL where a NULL decides: `x` is NULL, or
 //! the value is not among those of the subquery and a NULL is. DataFusion plans it as a join that marks each row as
 //! found or not, so that `x NOT IN (SELECT ..) OR y` is true of a NULL. Here the NULLs are looked for too. Where the
-//! condition is nothing else, or joined to others by AND, DataFusion's joins know of them.
+//! condition is nothing else, or joined to others by AND, DataFusion's joins know of them, if `x` is a column and the
+//! subquery names none of the query around it.
 //!
 //! Among the columns of a SELECT DataFusion has no such join: there the value is looked for with EXISTS, of which
 //! [`ExistsInColumns`](super::exists::ExistsInColumns) makes a count of rows.
@@ -84,11 +85,21 @@ fn with_nulls(expr: Expr, place: Place, schema: &DFSchema) -> Result<Transformed
             let both = Expr::BinaryExpr(BinaryExpr { left: Box::new(left.data), op, right: Box::new(right.data) });
             Ok(if changed { Transformed::yes(both) } else { Transformed::no(both) })
         }
-        Expr::InSubquery(found) if place == Place::Conjunct || !found.negated => Ok(Transformed::no(Expr::InSubquery(found))),
-        Expr::Not(negated) if place == Place::Conjunct && matches!(&*negated, Expr::InSubquery(_)) => {
+        Expr::InSubquery(found) if is_joined(&found, found.negated, place) => Ok(Transformed::no(Expr::InSubquery(found))),
+        Expr::Not(negated) if matches!(&*negated, Expr::InSubquery(found) if place == Place::Conjunct && is_joined(found, !found.negated, place)) => {
             Ok(Transformed::no(Expr::Not(negated)))
         }
         other => in_expression(other),
+    }
+}
+
+/// Whether DataFusion's join for it is right. That of NOT IN is where it compares a column, and nothing else of the query
+/// around it is named in the subquery.
+fn is_joined(found: &InSubquery, is_negated: bool, place: Place) -> bool {
+    match (is_negated, place) {
+        (false, _) => true,
+        (true, Place::Conjunct) => found.subquery.outer_ref_columns.is_empty() && !found.expr.column_refs().is_empty(),
+        (true, _) => false,
     }
 }
 
@@ -116,6 +127,8 @@ fn decided(found: InSubquery, place: Place, schema: &DFSchema) -> Result<Transfo
             when(is_found, lit(true)).when(null_decides, lit(ScalarValue::Boolean(None))).otherwise(lit(false))?
         }
         (Some(is_found), None) if place == Place::Column => is_found,
+        // Not a NOT IN by itself, of which DataFusion makes another join.
+        (Some(is_found), None) if place == Place::Conjunct => when(is_found, lit(true)).otherwise(lit(false))?,
         _ => return Ok(Transformed::no(Expr::InSubquery(InSubquery { expr, subquery, negated }))),
     };
     Ok(Transformed::yes(if negated { not(value) } else { value }))

@@ -9,6 +9,7 @@ use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::functions::Functions;
+use crate::plan::as_written::ComparisonsStayAsWritten;
 use crate::plan::casts::CastsOfPostgresql;
 use crate::plan::decimal_texts::TextsKeepTheirPlaces;
 use crate::plan::decimals::QuotientsKeepDigits;
@@ -67,9 +68,15 @@ pub fn asking_session_builder() -> SessionStateBuilder {
 }
 
 /// Returns the base of the sessions that answer queries. There a UNION may have doubles and decimals in one column,
-/// which definitions refuse, and a text beside a decimal keeps its digits, on which states of definitions may depend.
+/// which definitions refuse, a text beside a decimal keeps its digits, on which states of definitions may depend, and
+/// comparisons are not simplified to others.
 pub fn query_session_builder() -> SessionStateBuilder {
-    let of_queries: [Rule; 3] = [Arc::new(DoublesOfSetsStay), Arc::new(TextsKeepTheirPlaces), Arc::new(NumbersOfArraysAreCompared)];
+    let of_queries: [Rule; 4] = [
+        Arc::new(DoublesOfSetsStay),
+        Arc::new(TextsKeepTheirPlaces),
+        Arc::new(NumbersOfArraysAreCompared),
+        Arc::new(ComparisonsStayAsWritten),
+    ];
     asking_session_builder().with_analyzer_rules(analyzer_rules(of_queries))
 }
 
