@@ -86,15 +86,18 @@ fn with_nulls(expr: Expr, place: Place, schema: &DFSchema) -> Result<Transformed
             Ok(if changed { Transformed::yes(both) } else { Transformed::no(both) })
         }
         Expr::InSubquery(found) if is_joined(&found, found.negated, place) => Ok(Transformed::no(Expr::InSubquery(found))),
-        Expr::Not(negated) if matches!(&*negated, Expr::InSubquery(found) if place == Place::Conjunct && is_joined(found, !found.negated, place)) => {
-            Ok(Transformed::no(Expr::Not(negated)))
-        }
+        Expr::Not(negated) => match &*negated {
+            Expr::InSubquery(found) if place == Place::Conjunct && is_joined(found, !found.negated, place) => {
+                Ok(Transformed::no(Expr::Not(negated)))
+            }
+            _ => in_expression(Expr::Not(negated)),
+        },
         other => in_expression(other),
     }
 }
 
-/// Whether DataFusion's join for it is right. That of NOT IN is where it compares a column, and nothing else of the query
-/// around it is named in the subquery.
+/// Whether DataFusion's join for it is right. That of NOT IN is where it compares a column, and the subquery names
+/// nothing of the query around it.
 fn is_joined(found: &InSubquery, is_negated: bool, place: Place) -> bool {
     match (is_negated, place) {
         (false, _) => true,

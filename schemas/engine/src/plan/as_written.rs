@@ -1,7 +1,7 @@
 //! Comparisons that DataFusion would simplify to others, in queries.
 //!
-//! - `x::decimal(18, 2) = 1.50` becomes `x = 1.500`, as if the cast did not round (apache/datafusion issue 23095), and a
-//!   cast to fewer digits is not checked.
+//! - `x::decimal(18, 2) = 1.50` becomes `x = 1.500`, as if the cast did not round (apache/datafusion issue 23095), and
+//!   a cast to fewer digits is not checked.
 //! - `x NOT IN (1) OR x NOT IN (2)` becomes true, also where `x` is NULL (issue 24246).
 //!
 //! The value that is compared is passed through a function that DataFusion does not look into.
